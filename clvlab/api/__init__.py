@@ -1,1 +1,1 @@
-"""What the service answers with, as types: made by the arena, declared by the routes, read by the client."""
+"""Types of the service's answers: the arena makes them, the routes declare them, and the client reads them."""

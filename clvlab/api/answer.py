@@ -1,4 +1,4 @@
-"""What several resources share."""
+"""Types that several resources share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing_extensions import TypeAliasType, TypedDict
 _T = TypeVar("_T")
 
 JsonObject = dict[str, Any]
-"""JSON of a shape that is stated elsewhere and not the same each time: the configuration of a template, the payload of an event
-by its kind, what a venue or another service answered, a JSON Schema."""
+"""A JSON object whose shape is defined elsewhere: the configuration of a template, the payload of an event by its kind, a JSON
+Schema, or an answer of a venue or another service."""
 
 Hash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", examples=["sha256:" + "6e8d" * 16])]
 
@@ -56,19 +56,19 @@ class ReplayBinding(Answer):
 
 
 def pick(kind: type[_T], row: Mapping[str, Any]) -> _T:
-    """Return the fields of an answer out of a row that has them all; ``ignored`` is no part of any row."""
+    """Return the fields of an answer from a row, which has all of them except ``ignored``."""
     return cast("_T", {name: row[name] for name in kind.__annotations__ if name not in BodyAnswer.__optional_keys__})
 
 
 def ignored(names: Iterable[str]) -> BodyAnswer:
-    """Return the part of an answer that tells which names of a body nothing reads; nothing without any.
+    """Return the part of an answer that lists the unread names of a body; without such names it is empty.
 
     Examples
     --------
     >>> ignored(["owner", "colour"]), ignored([])
     ({'ignored': ['colour', 'owner']}, {})
     """
-    # a lone surrogate, which JSON can spell, has no UTF-8
+    # JSON can contain a lone surrogate, which UTF-8 can't encode
     written = sorted(name.encode(errors="backslashreplace").decode() for name in names)
     return {"ignored": written} if written else {}
 

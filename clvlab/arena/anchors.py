@@ -1,4 +1,4 @@
-"""Anchors of a store's runs: recorded at the seal, made by a job, and made again if the chain drops one."""
+"""Anchors of a store's runs: each is recorded at the seal, made by a job, and made again if the chain drops it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StoredRecords:
             return _record(connection, run_id)
 
     def put(self, record: AnchorRecord, *, replaces: AnchorRecord | None) -> None:
-        """Store a record if the stored one is ``replaces``; else raise ``AnchorConflictError``."""
+        """Store a record in place of ``replaces``; ``AnchorConflictError`` if another one is stored."""
         with self.database.write() as connection:
             anchors.hold(connection, record.run_id)
             if _record(connection, record.run_id) != replaces:
@@ -64,7 +64,7 @@ class RunAnchors:
         Raises
         ------
         PostponedError
-            The chain can't be reached, or accepted nothing in time: the anchor stays pending.
+            The chain can't be reached, or did not accept the transaction in time; the anchor stays pending.
         """
         with self.database.read() as connection:
             row = runs.row(connection, job.run_id)
@@ -82,7 +82,7 @@ class RunAnchors:
         self._note(connection, job.run_id, Anchor(AnchorStatus.FAILED.value, cluster=self.anchorer.cluster))
 
     def on_record(self, run_id: str, anchor: Anchor, manifest_hash: str | None) -> Check:
-        """Judge an anchor by the transaction that was read back when it was made, for cards that are read often."""
+        """Judge an anchor by the transaction that was read back when it was made; proof cards are read too often for more."""
         seen = self.anchorer.recorded(run_id) if anchor.status == AnchorStatus.ANCHORED else None
         check = anchor_check(anchor, manifest_hash or "", seen, self.anchorer.trust)
         if check.verdict != Verdict.PASS:
@@ -90,9 +90,9 @@ class RunAnchors:
         return Check(Verdict.PASS, f"read back from {anchor.cluster} when it was anchored; a verification asks again")
 
     def judge(self, run_id: str, anchor: Anchor, manifest_hash: str) -> Check:
-        """Judge an anchor by the chain as it is now; one that was dropped soon after is anchored again.
+        """Judge an anchor by the present chain; a recent anchor that the chain has dropped is made again.
 
-        Blocks are final within minutes, so a node that no longer shows an older transaction has only pruned it.
+        Blocks are final within minutes, so a node that lacks an older transaction has only pruned it.
         """
         seen = self.anchorer.seen(anchor)
         check = anchor_check(anchor, manifest_hash, seen, self.anchorer.trust)
@@ -100,7 +100,7 @@ class RunAnchors:
         if dropped and anchor.status == AnchorStatus.ANCHORED and self.anchorer.enabled:
             with self.database.write() as connection:
                 fresh = self.clock() - anchors.changed_ts_ms(connection, run_id) < _FINAL_MS
-                if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED and fresh:  # the first to notice
+                if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED and fresh:  # only the first caller that notices
                     self._note(connection, run_id, Anchor(AnchorStatus.PENDING.value, cluster=anchor.cluster))
                     jobs.add(connection, "anchor", run_id, {"origin_id": run_id}, self.clock())
         return check

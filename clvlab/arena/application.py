@@ -147,7 +147,7 @@ class Retention:
     """Removes the bytes of old runs that were requested without a token.
 
     Log entries, leaderboard sums, and the run's row with its hashes stay. A new request replays the run under its commitment,
-    and seals it only with the removed bytes.
+    and the run is sealed only if its bytes equal the removed ones.
     """
 
     database: Database
@@ -183,18 +183,18 @@ class Application:
     """All use cases of a service; thread-safe, and every method blocks.
 
     By default packs are the bundled ones, and there are no uploads, anchors, live runs or signed checkpoints. ``database_url``
-    is a SQLAlchemy URL, None is in memory. ``checkpoint_file`` keeps the newest checkpoint outside the database, and
-    ``witness`` is the path or URL of a witness's view; a log that lacks entries of either is not appended to. ``workers``
-    perform jobs after ``start``, 0 leaves them to other processes. ``unasked`` takes up backtests at once too, as this process
-    receives no requests. A worker that is silent for ``lease_ms`` loses its job. ``clock`` is UTC milliseconds, ``new_id``
-    makes unguessable ids of letters and digits.
+    is a SQLAlchemy URL; without one the database is in memory. ``checkpoint_file`` keeps the newest checkpoint outside the
+    database. ``witness`` is the path or URL of a witness's view. A log that lacks entries of either gets no new entries.
+    ``workers`` is the number of threads that perform jobs after ``start``; with 0 other processes perform them. ``unasked`` is
+    for a process without requests: its workers also take up backtests at once. A worker that is silent for ``lease_ms`` loses
+    its job. ``clock`` returns UTC milliseconds. ``new_id`` makes unguessable ids of letters and digits.
 
     Raises
     ------
     StoreUnreachableError, StoreError
         The database can't be reached, or can't be migrated.
     AnchorError
-        Settings of the anchor, or its key, are not valid.
+        The settings or the key of the anchor are not valid.
     LogError
         The folder of the checkpoint file is missing.
     """
@@ -269,7 +269,7 @@ class Application:
 
     @property
     def uploads(self) -> Uploads:
-        """Use cases of uploaded packs; ``UploadsOffError`` if there are none."""
+        """Use cases of uploaded packs; ``UploadsOffError`` if uploads are off."""
         if self._uploads is None:
             raise UploadsOffError
         return self._uploads
@@ -290,13 +290,13 @@ class Application:
         try:
             self.log.require_whole()
         except LogBehindError as error:
-            logger.error("the run log is behind: %s", error)  # the cause is not in the code, so no traceback
+            logger.error("the run log is behind: %s", error)  # without a traceback, as the cause is not in the code
         self.jobs.start()
 
     def close(self, within_s: float | None = None) -> None:
         """Stop the workers and release the database; idempotent.
 
-        Jobs in hand are given to other processes after ``within_s``; None waits until they are done.
+        After ``within_s`` running jobs are left to other processes; without a limit the call waits until they are done.
         """
         if self._watch is not None:
             self._watch.stop()
@@ -309,8 +309,8 @@ class Application:
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Call ``notify``, on any thread, after a change of a run or competition was stored; return the unsubscription.
 
-        Changes of other processes are reported only after ``start`` and over PostgreSQL, and may be missed, so subscribers also
-        poll.
+        Changes of other processes are reported only after ``start`` and over PostgreSQL. Some may be missed, so subscribers
+        must also poll.
         """
         return self._hub.subscribe(subject, notify)
 

@@ -20,12 +20,12 @@ _LIVE = ("live-competition", "live-deploy")
 class Caps:
     """Limits of an owner; except for names, finished work does not count."""
 
-    # starts, deploys: queued or running runs of competitions and of deployed agents
+    # starts: queued or running runs of competitions; deploys: those of deployed agents
     starts: int = 8
     deploys: int = 200
     drafts: int = 1000  # competitions that are not started
     live: int = 4  # runs that follow a feed, of both kinds; each counts until its match is over, which may be days away
-    names: int = 100  # agent ids on the leaderboard, those of runs under way included
+    names: int = 100  # agent ids on the leaderboard, including runs under way
 
     def require_start(self, connection: Connection, owner: str) -> None:
         _require(
@@ -47,10 +47,10 @@ class Caps:
         _require(competitions.unstarted_of(connection, owner), self.drafts, "competitions that were not started", _LATER_S)
 
     def require_names(self, connection: Connection, owner: str, agent_ids: Iterable[str]) -> None:
-        """Refuse a run that would give an owner too many rows of the leaderboard; existing names may continue."""
+        """Refuse a run that would give an owner too many rows of the leaderboard; existing names stay usable."""
         StoredLogRows(
             connection, writing=True
-        )  # locked before the run is entered: of two at once, the second sees the first's names
+        )  # locked before the run is entered, so that the second of two concurrent runs sees the first's names
         there = standings.names_of(connection, owner)
         new = set(agent_ids) - there
         if new and len(there) + len(new) > self.names:
@@ -71,9 +71,9 @@ def _require(there: int, most: int, what: str, retry_after_s: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of bytes: of all runs without a token together, and of each owner's.
+    """Limits of bytes: one for all runs without a token together, one for the runs of each owner.
 
-    A run that starts with room left is sealed, so concurrent runs may exceed the limit.
+    A run that starts below the limit is always sealed, so concurrent runs may exceed it.
     """
 
     public_bytes: int = 4 << 30

@@ -29,7 +29,7 @@ class EventKind(StrEnum):
 
 
 def event(kind: EventKind, run_id: str, payload: dict[str, Any], *, evidence: bool = False) -> dict[str, Any]:
-    """Return an event; ``evidence`` says that its payload restates sealed bytes."""
+    """Return an event; ``evidence`` marks a payload that repeats sealed bytes."""
     return {"kind": kind.value, "run_id": run_id, "evidence": evidence, "payload": payload}
 
 
@@ -50,7 +50,7 @@ def in_batches(events: Iterable[dict[str, Any]], skipped: int = 0) -> Iterator[l
         yield batch
 
 
-# News of appended events inside one process; the events are read from the store.
+# News of appended events inside one process; the events themselves are read from the store.
 
 
 class Hub:
@@ -77,7 +77,7 @@ class Hub:
 
     def publish(self, subject: str) -> None:
         with self._changed:
-            if subject in self._versions:  # only subjects with waiters have a version, as runs come and go
+            if subject in self._versions:  # only subjects with waiters have a version, so that ended runs take no memory
                 self._versions[subject] += 1
             notified = list(self._subscribers.get(subject, ()))
             self._changed.notify_all()

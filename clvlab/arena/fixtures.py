@@ -1,4 +1,4 @@
-"""The fixtures of a pack as a table, from which replays are chosen."""
+"""The fixtures of a pack as a table for choosing replays."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ FIXTURE_ROWS: Schema = {
 class FixtureFilter:
     """Filters of fixtures.
 
-    ``market`` is a prefix of a market key that the fixture must have, and only these markets are listed. The announced kickoff
-    is at or after ``after`` and before ``before``, in UTC milliseconds.
+    ``market`` is a prefix of market keys: a fixture must have such a market, and only these markets are listed. The announced
+    kickoff is at or after ``after`` and before ``before``, in UTC milliseconds.
     """
 
     market: str | None = None

@@ -16,13 +16,13 @@ from clvlab.runs.versions import judge
 
 
 def install_command(requirement: str) -> str:
-    """Return the command that installs a library, or in a clone ``.[extra]``, into this environment."""
+    """Return the command that installs a library into this environment, or ``.[extra]`` of a clone."""
     return shlex.join([sys.executable, "-m", "pip", "install", requirement])
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An extra: its use, and the modules that show that it is installed, each with its distribution."""
+    """An extra: its use, and the modules by which its installation is checked, each with its distribution."""
 
     name: str
     gives: str
@@ -58,7 +58,7 @@ EXTRAS: tuple[Extra, ...] = (
     Extra("remote", "packs and runs in buckets", {name: name for name in ("obstore", "platformdirs")}),
     Extra("dask", "searches on a Dask cluster", {"distributed": "distributed"}),
 )
-"""In the order in which new users may want them; names and modules are those of ``pyproject.toml``."""
+"""All extras, sorted by use to a new user; names and modules are those of ``pyproject.toml``."""
 
 
 def check_extras(*names: str) -> None:

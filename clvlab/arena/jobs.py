@@ -1,4 +1,4 @@
-"""Jobs, which outlive requests and processes: leased rows of the store, performed by worker threads or by a waiting request."""
+"""Jobs: leased rows of the store, which outlive requests and processes. Worker threads or a waiting request perform them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from clvlab.store.runs import RunStatus
 
 @contextmanager
 def fenced(database: Database, job: Job) -> Iterator[Connection]:
-    """Open a transaction that locks a job; ``LeaseLostError`` if another worker claimed it, or it is over."""
+    """Open a transaction that locks a job; ``LeaseLostError`` if the job is over or another worker claimed it."""
     with database.write() as connection:
         job_rows.fence(connection, job)
         yield connection
 
 
-# Attempts at jobs: kept alive while they last, asked for progress, and ended early when they are no longer wanted.
+# Attempts at jobs: their leases are renewed, they report progress, and unwanted ones are ended early.
 
 
 logger = logging.getLogger("clvlab.jobs")
@@ -50,7 +50,7 @@ _NOTED_S = 1.0
 
 
 class Attempt:
-    """A claimed job, and its progress, ``None`` until the first report."""
+    """A claimed job and its progress, which is ``None`` until the first report."""
 
     def __init__(self, job: Job, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
         self.job, self._database, self._hub, self._clock, self._lease_ms = job, database, hub, clock, lease_ms
@@ -59,7 +59,7 @@ class Attempt:
         self.progress: Progress | None = None
 
     def end(self) -> None:
-        """End the work at its next progress report: it was cancelled, or given back."""
+        """End cancelled or returned work at its next progress report."""
         self._lost.set()
         self._over.set()
 
@@ -73,7 +73,7 @@ class Attempt:
             try:
                 with self._database.write() as connection:
                     job_rows.note_progress(connection, self.job, self.progress)
-            except StoreError as error:  # the work continues; only other processes miss the report
+            except StoreError as error:  # the work continues, though other processes miss the report
                 logger.warning("progress was not noted: %s", error)
         self._hub.publish(self.job.run_id)
 
@@ -94,16 +94,16 @@ class Attempt:
                     if not job_rows.renew(connection, self.job, self._clock(), self._lease_ms):
                         self._lost.set()
                         return
-            except StoreError as error:  # the next renewal may succeed; else the fence decides
+            except StoreError as error:  # the next renewal may succeed; otherwise the fence refuses the result
                 logger.warning("a lease was not renewed: %s", error)
 
 
 class Attempts:
-    """The attempts of this process; once ``ended`` is set they were given back, and so is every new one."""
+    """The attempts of this process; once ``ended`` is set, all present and new ones are given back."""
 
     def __init__(self, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
         self._database, self._hub, self._clock, self._lease_ms = database, hub, clock, lease_ms
-        self._by_run: dict[str, Attempt] = {}  # by run; an old one may outlive its lease
+        self._by_run: dict[str, Attempt] = {}  # by run; an old attempt may outlive its lease
         self._in_hand: set[Attempt] = set()
         self.ended = Event()
 
@@ -118,7 +118,7 @@ class Attempts:
             self._by_run[job.run_id] = attempt
         self._in_hand.add(attempt)
         try:
-            if self.ended.is_set():  # it was claimed while the others were given back
+            if self.ended.is_set():  # this job was claimed while the others were given back
                 self._give_back([attempt])
                 raise LeaseLostError(f"job {job.job_id}: this process is ending")
             with attempt.kept_alive():
@@ -129,7 +129,7 @@ class Attempts:
                 del self._by_run[job.run_id]
 
     def end(self) -> None:
-        """Free the jobs in hand for other processes at once; running work ends at its next report."""
+        """Free the claimed jobs for other processes at once; running work ends at its next report."""
         self.ended.set()
         self._give_back(list(self._in_hand))
 
@@ -142,7 +142,7 @@ class Attempts:
             logger.warning("%d jobs were given back", len(freed))
 
 
-# Jobs that can't be done now through no fault of their own are set aside with a reason, and the attempt does not count.
+# A job that an outside cause prevents for now is set aside with a reason, and the attempt does not count.
 
 
 _DELAYS_MS = (2_000, 10_000, 60_000, 300_000)
@@ -157,7 +157,7 @@ class Postponement:
     _remembered: dict[int, tuple[Job, str]] = field(default_factory=dict, init=False)
 
     def postpone(self, job: Job, cause: str) -> None:
-        """Set a job aside, longer each time."""
+        """Set a job aside; the delay grows each time."""
         delay = _DELAYS_MS[min(job.postponed, len(_DELAYS_MS) - 1)]
         logger.warning("job %d is put off for %d s: %s", job.job_id, delay // 1000, cause)
         try:
@@ -167,7 +167,7 @@ class Postponement:
             logger.warning("%s", error)
 
     def postpone_or_remember(self, job: Job, cause: str) -> None:
-        """Set a job aside that the store interrupted, now or as soon as it answers again."""
+        """Set aside a job that the store interrupted, at once or as soon as the store answers again."""
         self._remembered[job.job_id] = job, cause
         self.postpone_remembered()
 
@@ -182,19 +182,19 @@ class Postponement:
             self._remembered.pop(job_id, None)
 
 
-# A job ends done, postponed, or failed with a cause, in the transaction of the use case that does the work.
+# A job ends as done, postponed or failed with a cause, in the transaction of the use case that does the work.
 
 
 _MAX_ATTEMPTS = 10
 
 
 class PostponedError(Exception):
-    """A job can't be done now through no fault of its own; it is tried again, however often."""
+    """An outside cause prevents a job for now; it is tried again without limit."""
 
 
 class JobHandler(Protocol):
     def perform(self, job: Job, tell: OnProgress) -> None:
-        """Do the work, and end the job in the transaction that stores it (``fenced``, then ``finish``); or postpone it."""
+        """Do the work, and end the job in the transaction with the result (``fenced``, then ``finish``), or postpone it."""
         ...
 
     def record_failure(self, connection: Connection, job: Job, cause: str) -> None:
@@ -210,7 +210,7 @@ class JobPerformer:
     postponing: Postponement
 
     def perform(self, handler: JobHandler, job: Job, *, visible: bool) -> None:
-        """Perform a job; ``visible`` says whether its progress may be asked for."""
+        """Perform a job; ``visible`` says whether its progress may be read."""
         try:
             if job.attempt - job.postponed > _MAX_ATTEMPTS:
                 self._fail(handler, job, f"given up after {_MAX_ATTEMPTS} attempts that ended without a word")
@@ -221,12 +221,12 @@ class JobPerformer:
             self.postponing.postpone(job, str(error))
         except LeaseLostError as error:
             logger.warning("%s", error)
-        except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # no fault of the job
+        except (StoreBusyError, StoreFullError, StoreUnreachableError) as error:  # not caused by the job
             self.postponing.postpone_or_remember(job, str(error))
             raise
         except StoreError:
             raise
-        except Exception as error:  # the boundary of a job: whatever an agent or a pack did, the job ends with a cause
+        except Exception as error:  # the boundary of a job: any error of an agent or a pack ends the job with a cause
             logger.exception("job %d failed", job.job_id)
             self._fail(handler, job, cause_of(error))
         finally:
@@ -247,17 +247,17 @@ class JobPerformer:
             self.postponing.postpone(job, str(error))
         except StoreError:
             raise
-        except Exception:  # a job whose failure can't be recorded must end all the same
+        except Exception:  # the job must end even if its failure can't be recorded
             logger.exception("the failure of job %d can't be noted", job.job_id)
             with fenced(self.database, job) as connection:
                 job_rows.finish(connection, job, JobStatus.FAILED, cause)
 
 
 CANCELLED = "cancelled"
-"""Cause of a run that its requesters withdrew."""
+"""Cause of failure of a run that its requesters withdrew."""
 _OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network, so it has a thread of its own
-_REQUESTED = "backtest"  # performed by requests; a thread of its own takes up abandoned ones
+_REQUESTED = "backtest"  # requests perform these; a separate thread takes up abandoned ones
 _UNTAKEN_MS = 60_000
 LIVE = ("live-competition", "live-deploy")
 """Kinds of jobs that last as long as a match."""
@@ -277,14 +277,14 @@ class Jobs:
     database: Database
     hub: Hub
     clock: Callable[[], int]  # UTC milliseconds; may jump
-    # Jobs that are performed at once; 0 leaves all to other processes, also those that a request here waits for.
+    # Number of jobs performed at once; with 0 other processes perform all, even jobs that a request here waits for.
     workers: int = 2
-    lease_ms: int = 30_000  # time until a silent worker loses its job; it renews three times as often
+    lease_ms: int = 30_000  # time until a silent worker loses its job; leases are renewed three times as often
     handlers: Mapping[str, JobHandler] = field(default_factory=dict)
-    # Called before a job is taken that will append to the run log; raises ``LogBehindError`` while that is not allowed.
+    # Called before taking a job that will append to the run log; raises ``LogBehindError`` while appending is not allowed.
     require_log: Callable[[], None] = lambda: None
-    live: int = 0  # live runs that are followed at once, each on a thread of its own
-    unasked: bool = False  # whether a backtest is taken up at once like other jobs, as this process receives no requests
+    live: int = 0  # number of live runs followed at once, each on its own thread
+    unasked: bool = False  # whether backtests are taken up at once too, as this process receives no requests
     _threads: list[Thread] = field(default_factory=list, init=False)
     _stopping: Event = field(default_factory=Event, init=False)
     _guard: Lock = field(default_factory=Lock, init=False)
@@ -315,7 +315,7 @@ class Jobs:
                     thread.start()
 
     def _lanes(self) -> Sequence[tuple[Collection[str], int]]:
-        """Return the kinds of jobs for each thread, and how long these must have waited."""
+        """Return for each thread the kinds of its jobs, and how long these must have waited."""
         if not self.workers:
             return []
         alone = {_APART: 0} if self.unasked else {_APART: 0, _REQUESTED: self.lease_ms}
@@ -324,14 +324,14 @@ class Jobs:
         return [(shared, 0)] * self.workers + own + [(LIVE, 0)] * self.live
 
     def stop(self, within_s: float | None = None) -> None:
-        """Let the jobs in hand finish, and end the threads; idempotent.
+        """Let the claimed jobs finish, and end the threads; idempotent.
 
-        After ``within_s`` jobs are given back, and this object performs no more; None waits without end.
+        After ``within_s`` jobs are given back, and this object performs no more; without a limit the call waits for all.
 
         Raises
         ------
         StoreError
-            They can't be given back; they are taken up when their leases run out.
+            The jobs can't be given back; other workers take them up when the leases run out.
         """
         until = None if within_s is None else time.monotonic() + within_s
         with self._guard:
@@ -349,12 +349,12 @@ class Jobs:
             try:
                 self._postponing.postpone_remembered()
                 worked = self.run_one(kinds, waited_ms)
-            except LogBehindError:  # the start and every refused request report it
+            except LogBehindError:  # the start of the service and every refused request report it
                 worked = False
-            except StoreError as error:  # the lease runs out, and another worker takes the job up
+            except StoreError as error:  # another worker takes the job up when the lease runs out
                 logger.warning("a job was put off: %s", error)
                 worked = False
-            except Exception:  # the boundary of a thread: the next job must still find it
+            except Exception:  # the boundary of a thread, which must live on for the next job
                 logger.exception("a worker lost its job, which is taken up again when the lease runs out")
                 worked = False
             if not worked:
@@ -376,7 +376,7 @@ class Jobs:
                 logger.warning("a job has waited for %d s, and this process performs none: see to `clvlab worker`", waited_s)
 
     def run_one(self, kinds: Collection[str] | None = None, waited_ms: int = 0) -> bool:
-        """Claim and perform one job, of any kind or of these, on this thread; False if none has waited so long."""
+        """Claim and perform one job on this thread, of ``kinds`` or any kind; False if no such job has waited ``waited_ms``."""
         if kinds is None or set(kinds) != {_APART}:
             self.require_log()
         job = self._claim(kinds, waited_ms=waited_ms)
@@ -416,7 +416,7 @@ class Jobs:
         raise BusyError(int(_PATIENCE_S))
 
     def require_sealed(self, run_id: str) -> None:
-        """Wait as ``settle``, and raise ``RunCancelledError`` or ``RunFailedError`` unless the run is sealed."""
+        """Wait as in ``settle``; ``RunCancelledError`` or ``RunFailedError`` unless the run is sealed."""
         outcome = self.settle(run_id)
         if outcome["cause"] == CANCELLED:
             raise RunCancelledError(run_id)
@@ -435,9 +435,9 @@ class Jobs:
         return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **progress})
 
     def cancel(self, run_id: str, cause: str, unless: Callable[[Connection], bool] = never) -> bool:
-        """End the job of an unfinished run as a failure with a cause; False without one.
+        """End the job of an unfinished run as a failure with a cause; False if there is no such job.
 
-        ``unless`` is called while the job is locked, and may keep the run.
+        ``unless`` is called while the job is locked; the run continues if it returns True.
         """
         with self.database.write() as connection:
             job = job_rows.hold_open(connection, run_id, [kind for kind in self.handlers if kind != _APART])

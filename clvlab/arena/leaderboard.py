@@ -46,7 +46,7 @@ class GlobalLeaderboard:
     database: Database
 
     def rows(self, after_rank: int = 0, limit: int | None = None, wanted: RowQuery = _ALL) -> LeaderboardResponse:
-        """Rank agents, best first; the time grows only with the returned rows. Ranks are places among ``wanted`` rows."""
+        """Rank agents, best first; ranks are places among ``wanted`` rows. The time grows only with the returned rows."""
         return {"rows": [row for _, row in self.keyed_rows(after_rank, limit, wanted)]}
 
     def revision(self) -> str:
@@ -66,7 +66,7 @@ class GlobalLeaderboard:
         return [(key, _row(one, rank, alike.get(key, []))) for rank, (key, one) in ranked]
 
     def bring_up_to_date(self) -> None:
-        """Migrate older databases: count sealed runs if none is counted, and pool rows without labels."""
+        """Update a database of an older version: count sealed runs if none is counted, and pool rows without labels."""
         with self.database.read() as connection:
             missing, unpooled = standings.is_missing(connection), standings.is_unpooled(connection)
         if missing:
@@ -84,10 +84,10 @@ class GlobalLeaderboard:
             claimed = FixtureClaims()
             fresh = [result for run_id in run_ids for result in _results(connection, run_id, claimed)]
         with self.database.write() as connection:
-            StoredLogRows(connection, writing=True)  # no run is sealed, and nothing is rebuilt, meanwhile
+            StoredLogRows(connection, writing=True)  # its lock excludes seals and other rebuilds
             take_time(connection)
             before = _by_label(connection)
-            for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed meanwhile, and so the last in the log
+            for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed meanwhile, so the last in the log
                 fresh += _results(connection, run_id, claimed)
             standings.replace_all(connection, fresh, claimed)
             after = _by_label(connection)
@@ -115,7 +115,7 @@ def _results(connection: Connection, run_id: str, claimed: FixtureClaims) -> lis
             known = {result["agent_id"]: result for result in standings.results_of(connection, run_id)}
             return [_with_knowledge(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
     for key, content_hash, fixture_id in standings.brought(connection, run_id):
-        claim(key, content_hash, [fixture_id])  # its bytes are damaged or removed: their earlier result stays
+        claim(key, content_hash, [fixture_id])  # damaged or removed runs keep their earlier result
     return [result if run is None else {**result, "failing": True} for result in standings.results_of(connection, run_id)]
 
 
@@ -171,22 +171,22 @@ def _anchor_status(standing: StandingRow) -> AnchorSummary:
 
 
 _KEPT_BYTES = 16 << 20
-_RUNS_AT_ONCE = 40  # new runs that one page may read; the next page reads further ones
+_RUNS_AT_ONCE = 40  # runs that one page may read for the first time; later pages read more
 
 # Per agent and fixture: sum, number and sum of squares of the CLV of its scored decisions.
 _Sums = Mapping[tuple[str, int], tuple[float, float, float]]
 
 
 class _EnoughError(Exception):
-    """A page has read its maximum of runs."""
+    """A page has read its maximal number of runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForestRow:
     """A row of the leaderboard.
 
-    ``low`` and ``high`` are the 95 % interval of its mean over ``fixtures`` fixtures; ``None`` with fewer than five, if a
-    needed run was removed or damaged, and while not all of its runs were read. ``picture`` is an SVG element on the scale of
+    ``low`` and ``high`` are the 95 % interval of its mean over ``fixtures`` fixtures. They are ``None`` with fewer than five
+    fixtures, if a run was removed or damaged, and until all its runs were read. ``picture`` is an SVG element on the scale of
     all rows; empty without a mean.
     """
 
@@ -209,16 +209,16 @@ def _sums_cache() -> BoundedCache[_Sums]:
 
 @dataclass(frozen=True)
 class Forest:
-    """Use case of pages; contributions of runs are cached, since sealed runs never change."""
+    """Makes pages of the leaderboard; contributions of runs are cached, since sealed runs never change."""
 
     leaderboard: GlobalLeaderboard
     decisions: RunDecisions
     _sums: BoundedCache[_Sums] = field(default_factory=_sums_cache)
 
     def page(self, after_rank: int = 0, limit: int = 50) -> ForestPage:
-        """Rank agents by their means with interval and picture; those that can't hold the past come first. Blocks.
+        """Rank agents by their means with interval and picture; agents that can't contain past prices come first. Blocks.
 
-        Of an owner's rows with the same decisions the first represents all.
+        The first of an owner's rows with the same decisions represents all of them.
         """
         keyed = self.leaderboard.keyed_rows(after_rank, limit, RowQuery(grouped=True, apart=True))
         with self.leaderboard.database.read() as connection:
@@ -245,7 +245,7 @@ class Forest:
             return None, None
         sums = np.array(parts, dtype=np.float64).reshape(-1, 3)
         if (sums[:, 0].sum(), sums[:, 1].sum()) != (row["total_clv_bps"], row["action_count"]) or not parts:
-            return None, None  # the row differs from these runs: a wrong interval would be worse than no interval
+            return None, None  # the row differs from these runs, and a wrong interval is worse than none
         found = estimates(Clusters(sums[:, :1], sums[:, 1:2], sums[:, 2:]))[0]
         return found.low, found.high
 

@@ -1,4 +1,4 @@
-"""The jobs of live runs: followed by one process at a time until the match ends, and sealed in one transaction."""
+"""The jobs of live runs: one process at a time follows a run until the match ends, and one transaction seals it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from clvlab.store.database import Connection
 from clvlab.store.jobs import Job, JobPayload
 from clvlab.store.runlog import RunLog
 
-# Reports of a live run, on a thread of their own, so that listeners and the store cost no decision time.
+# Reports of a live run have their own thread, so that listeners and the store do not delay decisions.
 
 
 logger = logging.getLogger("clvlab.live")
 Happening = tuple[str, str, dict[str, Any]]
-"""Kind of an event, agent id (empty for an event of the feed), and payload."""
+"""An event: its kind, its agent id (empty for an event of the feed), and its payload."""
 _WRITE_S = 0.1
 _HEALTH_S = 1.0
 _ACTION = (
@@ -50,12 +50,12 @@ class EventWriter:
     Attributes
     ----------
     lost
-        The error by which the run was lost, else ``None``.
+        The error that lost the run, else ``None``.
     messages
-        Number of messages shown to the agents, by earlier processes too.
+        Number of messages that the agents have received, including those of earlier processes.
     """
 
-    # ``store`` writes happenings in one transaction; ``LeaseLostError`` if the run belongs to another process now.
+    # ``store`` writes happenings in one transaction; ``LeaseLostError`` if another process has the run now.
     store: Callable[[Sequence[Happening]], None]
     tell: OnProgress
     feed: Feed
@@ -128,7 +128,7 @@ class EventWriter:
             self.store(happenings)
         except LeaseLostError as error:
             self._lose(error)
-        except StoreError as error:  # the journal has the decisions, and the seal reports all; only listeners miss these
+        except StoreError as error:  # listeners miss these events, but the journal has the decisions and the seal reports all
             logger.warning("%d events of a live run were not stored: %s", len(happenings), error)
 
     def _lose(self, error: LeaseLostError) -> None:
@@ -183,9 +183,9 @@ class LiveJobs(RunJobs):
                     on_idle=writer.write_gaps,
                     clock=self.clock,
                 )
-        except FileLockedError as error:  # the earlier holder of the job will soon find its lease lost
+        except FileLockedError as error:  # the earlier worker still holds the file, and will soon notice its lost lease
             raise PostponedError(str(error)) from error
-        except FeedError as error:  # an operator can mend that: an expired token must not lose decisions
+        except FeedError as error:  # an operator can fix the feed: an expired token must not lose decisions
             if not writer.messages and not was_started:
                 raise
             raise PostponedError(str(error)) from error

@@ -26,7 +26,7 @@ __all__ = [
 def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     """Open a pack: by its id in the catalog, by the path of its folder or of a view file, or by its URL.
 
-    A service must not pass on names from requests: it would then fetch URLs for its clients.
+    A service must not pass names from requests, because it would then fetch URLs for its clients.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def _in_catalog(content_hash: str) -> Pack | None:
 def pack_of_run(content_hash: str | None, where: str | Path | None = None, view: bytes = b"") -> Pack | None:
     """Return the pack of a run; ``None`` if no pack is found.
 
-    ``where`` is the pack, or for a run over a derived one its parents or a folder of them; by default the catalog is searched.
-    It is returned whatever its hash, unless the run's ``view`` file makes the pack from it.
+    ``where`` is the pack; for a run over a derived pack, its parents or a folder of them. By default the catalog is searched.
+    The hash of a pack at ``where`` is not checked, unless the run's ``view`` file derives the pack from it.
     """
     if not view:
         return open_pack(where) if where is not None else _in_catalog(str(content_hash))
@@ -79,7 +79,7 @@ def pack_of_run(content_hash: str | None, where: str | Path | None = None, view:
 def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda done, of: None) -> Pack:  # noqa: ARG005
     """Open a pack after computing every digest and rule again; a remote one is downloaded for that, and not kept.
 
-    For a view file all its packs are verified. ``tell`` receives the rows done of a folder's ticks, and the rows in all.
+    For a view file all its packs are verified. ``tell`` receives the number of verified rows of a folder's ticks, and of all.
     """
     if is_view_file(where):
         pack = open_pack(where)
@@ -90,7 +90,7 @@ def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda d
         return verify_pack(pack_folder(where), tell)
     with TemporaryDirectory(prefix="clvlab-") as scratch:
         pack = pull_pack(where, Path(scratch) / "pack")
-        _ = pack.is_genuine  # while its raw files are here
+        _ = pack.is_genuine  # read while the raw files exist
         return pack
 
 

@@ -1,4 +1,4 @@
-"""Lists in pages; a cursor names the last row of the page before."""
+"""Lists in pages; a cursor names the last row of the previous page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cursor_of(row: Mapping[str, Any], key: str) -> str:
 
 
 def position_of(cursor: str | None) -> tuple[int, str] | None:
-    """Return creation time and key of a cursor's row, None without a cursor; ``PageError`` if it is not from a page."""
+    """Return creation time and key of a cursor's row, ``None`` without a cursor; ``PageError`` if no page has this cursor."""
     if cursor is None:
         return None
     ts_ms, _, key = cursor.partition(".")

@@ -1,4 +1,4 @@
-"""Replays of a sealed run: its prices from the ticks, then its decisions from the agents' own code, compared as bytes."""
+"""Replays of a sealed run: prices from the ticks, then decisions from the agents' own code; both are compared as bytes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from clvlab.runs.shards import Shards, sharded
 
 _TICK = 2**31 - 1
 _DEPLOY = "deploy"
-_MAX_CHARACTERS = 200  # characters of a value that differs
+_MAX_CHARACTERS = 200  # maximal characters of a differing value in a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Whether a replay repeats what was sealed, and a sentence on the comparison."""
+    """Whether a replay repeats the sealed bytes, and a sentence on the comparison."""
 
     agrees: bool
     detail: str
@@ -46,8 +46,8 @@ class Repeat:
 def prices_again(sealed: SealedRun, pack: str | Path | None = None, view: bytes = b"") -> Repeat:
     """Derive every state and close in the evidence again from the ticks of the pack, without the agents.
 
-    ``pack`` is the catalog's of the sealed content hash by default; for a derived one, its parents are enough with the run's
-    ``view`` file. ``ReplayError`` if it is not available or is another one.
+    By default the catalog's pack with the sealed content hash is read. For a derived pack its parents and the run's ``view``
+    file are enough. ``ReplayError`` if the pack is not available or is another one.
     """
     evidence = read_evidence(sealed.events)
     found = _pack(evidence, pack, view)
@@ -62,11 +62,11 @@ def replay_run(
     agents: Sequence[IsolatedAgent] = (),
     view: bytes = b"",
 ) -> Repeat:
-    """Run a sealed run again, after a check of its prices; ``ReplayError`` if pack or code is not available or is another one.
+    """Check the prices of a sealed run and run it again; ``ReplayError`` if pack or code is missing or another one.
 
-    The agents' code runs in other processes, so that it can't reach the comparison; the label ``causality`` is copied, as
-    audits are not repeated. A live run is replayed over its captured pack: its agents, which saw one message at a time, get the
-    whole tape. Its RUN_STARTED, which was committed to before there was a pack, is copied too.
+    The agents' code runs in other processes, so that it can't reach the comparison. Audits are not repeated, so the label
+    ``causality`` is copied. A live run is replayed over its captured pack: its agents saw one message at a time, and now get
+    the whole tape. Its RUN_STARTED is copied too, because it was committed to before the pack existed.
     """
     evidence = read_evidence(sealed.events)
     found = _pack(evidence, pack, view)
@@ -131,11 +131,11 @@ def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.Dat
     for shard in shards:
         tape = pack.tape(shard)
         yield with_states(tape, locate(tape, decisions.filter(pl.col("fixture_id").is_in(shard))), evidence.window)
-        del tape  # before the next one is read
+        del tape  # frees it before the next one is read
 
 
 def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Repeat:
-    """Look up every state of the evidence in the pack; the agents' intent does not matter."""
+    """Look up every state of the evidence in the pack, whatever the agents decided."""
     sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
     if sealed != (pack.manifest.closing_policy, pack.manifest.max_close_age_s):
         return Repeat(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
@@ -177,7 +177,7 @@ def _cut(value: object) -> str:
 
 
 def _pack(evidence: Evidence, where: str | Path | None, view: bytes) -> Pack:
-    """Find the pack of a run; that of a live one by its content hash alone, as the evidence has no name of it."""
+    """Find the pack of a run; a live run's evidence does not name its pack, which is found by content hash alone."""
     expected, name = evidence.content_hash, evidence.started["binding"]["pack_id"]
     described = "the pack that it captured" if evidence.captured is not None else f"pack {name!r}"
     try:
@@ -197,7 +197,7 @@ def _pack(evidence: Evidence, where: str | Path | None, view: bytes) -> Pack:
 
 
 def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
-    """Find the agent of RUN_STARTED, and check that it is the same one."""
+    """Find the agent that RUN_STARTED names, and check its identity."""
     what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
     of_template = _deployed_agents if kind == _DEPLOY else _template
     for agent in of_template(named) if _is_template(named) else _of_file(named, at_hand):
@@ -209,7 +209,7 @@ def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]
 
 
 def _is_template(named: Mapping[str, Any]) -> bool:
-    """Whether an agent is a template, which has no source of its own; for a live run the label does not tell."""
+    """Whether an agent is a template, which has no source of its own; the label of a live run does not show that."""
     if named["causality"] == Causality.LIVE:
         return named["source_sha256"] is None
     return named["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)
@@ -230,7 +230,7 @@ def _template(named: Mapping[str, Any]) -> list[Agent]:
 
 
 def _of_file(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> list[Agent]:
-    """Choose the agents whose source has the sealed digest, with the limits of the sealed one."""
+    """Return the agents whose source has the sealed digest, with the limits of the sealed agent."""
     source, own = named["source_sha256"], [agent for agent in at_hand if agent.code.has(named["source_sha256"])]
     sealed = (named.get("network", False), [(read["name"], read["sha256"]) for read in named.get("reads", [])])
     wrong = next((agent.limits for agent in own if (agent.limits.network, list(agent.limits.digests())) != sealed), None)

@@ -21,11 +21,11 @@ _MAX_FIXTURES = 100_000
 _FIXTURES = "fixture_ids"
 
 ONE, SEVERAL = "one-fixture", "several-fixtures"
-"""Tags of the two kinds; not fields, but refusals name them in place of one."""
+"""Tags of the two kinds of requests, which validation errors name like a field."""
 
 
 class _WindowRequest(BaseModel):
-    """The window of a backtest; rules between its fields are the window's, which raises ``WindowError``."""
+    """The window of a backtest; ``Window`` checks rules between its fields, and raises ``WindowError``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -56,7 +56,7 @@ class BacktestRunRequest(_WindowRequest):
 
 
 def _strict(settings: type, **own: Any) -> Mapping[str, Any]:
-    """Return the fields of a dataclass for a model that converts nothing; some with a type of their own."""
+    """Return the fields of a dataclass for a model without conversions; ``own`` replaces some types."""
     kinds = get_type_hints(settings)
     return {one.name: (own.get(one.name, Annotated[kinds[one.name], Strict()]), one.default) for one in fields(settings)}
 
@@ -94,7 +94,7 @@ class PackBacktestRequest(_WindowRequest):
     params: dict[str, Any] = Field(default_factory=dict)
     window_id: StrictStr = "full"
     market_allowlist: Allowlist = Field(default=[""])
-    policy: PolicyLimits | None = None  # type: ignore[valid-type]  # made of the envelope's fields
+    policy: PolicyLimits | None = None  # type: ignore[valid-type]  # made from the fields of the envelope
     close_source: StrictStr | None = None
 
     @property
@@ -117,7 +117,7 @@ def _spec(
     limits: Mapping[str, Any] | None = None,
 ) -> ReplaySpec:
     known = set(pack.fixture_ids)
-    for fixture_id in request.fixtures or ():  # before faults of window or agent
+    for fixture_id in request.fixtures or ():  # checked before window and agent
         if fixture_id not in known:
             raise UnknownFixtureError(fixture_id, pack.pack_id, pack.fixture_ids)
     window = settings_in(request, Window)
@@ -133,7 +133,7 @@ def _kind(body: Any) -> str:
 BacktestRequest = Annotated[
     Annotated[BacktestRunRequest, Tag(ONE)] | Annotated[PackBacktestRequest, Tag(SEVERAL)], Discriminator(_kind)
 ]
-"""Told apart by the key ``fixture_ids``."""
+"""The key ``fixture_ids`` distinguishes the two kinds."""
 
 _REQUEST: TypeAdapter[BacktestRunRequest | PackBacktestRequest] = TypeAdapter(BacktestRequest)
 

@@ -54,14 +54,14 @@ from clvlab.store.labels import ANYBODY
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
 
-# Statistics of a backtest as plain values: the figures of a tear sheet for readers of JSON.
+# Statistics of a backtest as JSON values: the figures of its tear sheet.
 
 
 def statistics_of(performed: Run, level: float = 0.95, resamples: int = 5_000, seed: int = 0) -> BacktestStatistics:
-    """Return the statistics of a backtest of one agent, as JSON values: those of its tear sheet over all scored decisions.
+    """Return the statistics of a backtest of one agent as JSON values: the tear sheet's figures over all scored decisions.
 
-    ``level`` is that of the intervals, above 0 and below 1; ``resamples`` and ``seed`` are those of the sign flips by fixture,
-    and the same seed gives the same statistics.
+    ``level`` is the level of the intervals, above 0 and below 1. ``resamples`` and ``seed`` set the sign flips by fixture; the
+    same seed gives the same statistics.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def _row(figure: Figure) -> FigureRow:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a number that JSON has, else ``None``."""
+    """Return a finite number, else ``None``, as JSON has no other numbers."""
     return value if value is not None and isfinite(value) else None
 
 
@@ -119,7 +119,7 @@ class BacktestOrigin:
         return request.spec(open_catalogued(self.catalog, request.pack_id))
 
     def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Announce nothing: backtests have no events."""
+        """Do nothing, as backtests have no events."""
 
     def seal_report(self, job: Job, run: Run) -> Sealing:
         report = report_of(run)
@@ -155,8 +155,8 @@ _KIND = "backtest"
 class ReportRequest:
     """A requested backtest after all immediate checks.
 
-    The holder of ``key`` may withdraw the request; ``chosen`` says that the caller chose it, so that it keeps this backtest;
-    ``known`` that the report exists.
+    The holder of ``key`` may withdraw the request. ``chosen`` means that the caller chose the key, which then stays bound to
+    this backtest. ``known`` means that the report exists.
     """
 
     request: BacktestRunRequest | PackBacktestRequest
@@ -185,9 +185,9 @@ class BacktestReports:
     _sheets: BoundedCache[str] = field(default_factory=lambda: BoundedCache(_SHEETS_BYTES, len))
 
     def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> ReportRequest:
-        """Check a request; stores nothing.
+        """Check a request, without storing it.
 
-        ``key`` is an idempotency key for one backtest, with which the request can be withdrawn; a new one by default.
+        ``key`` is an idempotency key for one backtest, by which the request can be withdrawn; by default a new key is made.
 
         Raises
         ------
@@ -203,10 +203,10 @@ class BacktestReports:
         return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
 
     def enter(self, wanted: ReportRequest) -> None:
-        """Store a request, and its run with a job if it is the first."""
+        """Store a request; the first one for a backtest also stores its run and job."""
         now = self.clock()
         with self.database.write() as connection:
-            job_rows.hold_open(connection, wanted.run_id, [_KIND])  # so that it is not cancelled before the key is stored
+            job_rows.hold_open(connection, wanted.run_id, [_KIND])  # no cancel comes before the key is stored
             taken = reports.take_key(connection, wanted.key, wanted.run_id, now, chosen=wanted.chosen, active=not wanted.known)
             if taken != wanted.run_id:
                 raise _key_conflict(wanted.key)
@@ -215,7 +215,7 @@ class BacktestReports:
                 job_rows.add(connection, _KIND, wanted.run_id, {"origin_id": wanted.run_id, "request": body}, now)
 
     def settle(self, wanted: ReportRequest) -> BacktestRunResponse:
-        """Wait until a stored request is answered, and perform it here if no other worker does. Blocks."""
+        """Wait until a stored request is answered; perform its job here if no other worker does. Blocks."""
         try:
             self.jobs.require_sealed(wanted.run_id)
         except RunFailedError as error:
@@ -280,7 +280,7 @@ class BacktestReports:
         return state
 
     def _stored_report(self, backtest_id: str) -> BacktestReport | None:
-        """Return the report; it is made from the sealed run if that was made without a request."""
+        """Return the report; for a run made without a request, the report is made from its sealed bytes."""
         with self.database.read() as connection:
             found = reports.report(connection, backtest_id)
             row = None if found is not None else runs.row(connection, run_id_of(backtest_id))

@@ -1,4 +1,4 @@
-"""The jobs of runs: the steps of a run of each kind, every one a transaction that locks the job."""
+"""The jobs of runs: each step of a run is a transaction that locks the job."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobStatus
 
 Sealing = Callable[[Connection, Anchor, int], None]
-"""Adds the events of a run's result, in the transaction that stores it, with its anchor and the time."""
+"""Adds the events of a run's result in the transaction that stores the run; gets the anchor and the time."""
 
 
 class Origin(Protocol):
-    """The origin of runs of a kind: a backtest, a competition, an instance."""
+    """The origin of one kind of runs: backtests, competitions or instances."""
 
     def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Report the start of a run, for the first time or again, in the transaction that starts it."""
         ...
 
     def seal_report(self, job: Job, run: Run) -> Sealing:
-        """Report what may precede the stored run, and return the report of its seal."""
+        """Report events that may precede the stored run, and return the report of its seal."""
         ...
 
     def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None: ...
@@ -44,7 +44,7 @@ class ReplayOrigin(Origin, Protocol):
 
 @dataclass(frozen=True)
 class RunJobs:
-    """Performs jobs of one kind of runs; the caller ends or retries failing ones. Without ``anchoring`` none is anchored."""
+    """Performs jobs of one kind of runs; the caller ends or retries failing ones. Without ``anchoring`` no run is anchored."""
 
     database: Database
     clock: Callable[[], int]
@@ -74,7 +74,7 @@ class ReplayJobs(RunJobs):
 
 @dataclass(frozen=True)
 class _JobRecorder:
-    """Stores the run that was entered with its job."""
+    """Stores a run that was entered together with its job."""
 
     origin: Origin
     database: Database

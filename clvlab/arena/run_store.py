@@ -1,4 +1,4 @@
-"""Runs kept on this machine: in a database and logged as by a service, with every trial."""
+"""Runs kept on this machine: in a database with every trial, and logged in the same way as by a service."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _now_ms() -> int:
 class KeptRuns:
     """Runs made and kept here; a service over the same database shows and verifies them too.
 
-    ``runs`` and ``leaderboard`` read what is kept; ``searches`` has planned searches and their hold-outs.
+    ``runs`` and ``leaderboard`` read the kept runs; ``searches`` has planned searches and their hold-outs.
 
     Raises
     ------
@@ -64,18 +64,18 @@ class KeptRuns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the database against other processes, for a change outside it that must not meet another."""
+        """Lock the database against other processes, for a change outside the database that must not run twice at once."""
         with self._database.write():
             yield
 
     def recorder_of(self, spec: ReplaySpec) -> DatabaseRecorder:
         """Return the recorder of a run, which also records a trial of each agent.
 
-        It raises ``HeldOutError`` before any commitment, if a plan holds some of the fixtures out.
+        The recorder raises ``HeldOutError`` before any commitment if a plan holds out some of the fixtures.
         """
 
         def still_open(connection: Connection) -> None:
-            # The pack was opened before this transaction: a search may have been planned since.
+            # The pack was opened before this transaction, and a search may have been planned since then.
             self.searches.require_open(connection, spec.pack, spec.fixture_ids)
 
         self.searches.matches.learn(spec.pack, spec.fixture_ids)
@@ -89,7 +89,7 @@ class KeptRuns:
         on_update: Callable[[LiveView], None],
         store_pack: Callable[[Pack], Pack],
     ) -> Run:
-        """Follow a live run as ``run_live`` and keep it; over a generated feed it is not ranked. ``folder`` has live runs."""
+        """Follow a live run like ``run_live`` and keep it; over a generated feed it is not ranked. ``folder`` has live runs."""
         feed = feed_at(request.feed)
         recorder = self._recorder(agents, ranked=is_genuine(feed))
         run = run_live(
@@ -112,7 +112,7 @@ class KeptRuns:
     def record_trials(self, specs: Sequence[ReplaySpec]) -> int:
         """Record trials over a pack, with or without a sealed run.
 
-        Return the number of other trials over it, or over another pack that shares a match with the requested fixtures.
+        Return the number of other trials over this pack, or over packs that share a match with the requested fixtures.
         """
         pack, wanted = specs[0].pack, specs[0].fixture_ids
         ids = [own for spec in specs for own in trial_ids(spec)]
@@ -130,18 +130,18 @@ class KeptRuns:
 
 
 def _add_trials(connection: Connection, pack: Pack, ids: Sequence[str], now_ms: int) -> None:
-    """Record trials with each pack whose ticks they saw: one over a view counts as one over its parents."""
+    """Record trials with each pack whose ticks they saw: a trial over a view counts for its parents."""
     for source in pack.sources:
         plan_rows.add_trials(connection, source, _ids_over(pack, source, ids), now_ms)
 
 
 def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids of trials with one of their packs, of which there may be several."""
+    """Return the ids of trials for one of the packs that they saw."""
     return list(ids) if len(pack.sources) == 1 else [sha256(canonical([own, source])) for own in ids]
 
 
 def trial_ids(spec: ReplaySpec) -> list[str]:
-    """Return the id of each agent's trial: a hash of everything that shapes its scores, so without its name and the policy."""
+    """Return the id of each agent's trial: a hash of everything that shapes its scores. Name and policy do not."""
     return [_trial_id(agent, spec.pack, spec.fixture_ids, spec.window) for agent in spec.agents]
 
 

@@ -33,7 +33,7 @@ from clvlab.store import plans
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import StoredLogRows
 
-# The database keeps the matches of packs: trials are known after a pack is gone, and quotes are read once.
+# The database keeps the matches of packs, so that trials are recognised after a pack is gone, and quotes are read once.
 
 
 class KeptMatches:
@@ -43,13 +43,13 @@ class KeptMatches:
         self._alike: dict[tuple[str, object], bool] = {}
 
     def learn(self, pack: Pack, fixture_ids: Iterable[int]) -> None:
-        """Store the matches of a pack and the quotes of some, so that they are known when the pack is gone."""
+        """Store the matches of a pack and the quotes of some fixtures, so that they are known after the pack is gone."""
         wanted = set(fixture_ids)
         for root, own in by_root(pack):
             self._learn(root, {there for here, there in own if here in wanted})
 
     def quotes(self, root: Pack, fixture_ids: Collection[int]) -> Mapping[int, Sketch]:
-        """Return the quotes of fixtures; for a remote pack, as far as they were read already."""
+        """Return the quotes of fixtures; for a remote pack, only those that were already read."""
         if not root.verification:
             self._learn(root, set(fixture_ids))
         with self._database.read() as connection:
@@ -65,7 +65,7 @@ class KeptMatches:
     def alike(self, connection: Connection, matches: Sequence[Match], key: object, shelf: Iterable[Pack] = ()) -> set[str]:
         """Return the content hashes of stored and available packs that have one of these matches.
 
-        ``key`` identifies the matches, so that results for it are cached.
+        ``key`` identifies the matches; results are cached under it.
         """
         kept = {name for name in plans.names(connection) if name.startswith("sha256:")}
         at_hand = {root.content_hash: root for pack in shelf for root, _ in by_root(pack)}
@@ -95,7 +95,7 @@ class KeptMatches:
 
 
 def quotes_within(connection: Connection, pack: Pack, fixture_ids: Iterable[int]) -> QuotesOf:
-    """Return a reader of quotes in the caller's transaction: stored ones, and of these fixtures the others."""
+    """Return a reader of quotes in the caller's transaction: stored quotes, and the others of these fixtures from the pack."""
     read = quotes_of_fixtures(pack, fixture_ids)
 
     def quotes(root: Pack, own: Collection[int]) -> Mapping[int, Sketch]:
@@ -114,15 +114,15 @@ def _kept_quotes(connection: Connection, root: Pack, fixture_ids: Collection[int
 class KeptPlan:
     """A stored plan."""
 
-    # plan_id, plan_hash: ``plan_`` and the beginning of the hash; SHA-256 of the payload as canonical JSON
+    # plan_id: ``plan_`` and the beginning of the hash; plan_hash: SHA-256 of the payload as canonical JSON
     plan_id: str
     plan_hash: str
     index: int  # index of its entry in the log
-    trials_before: int  # trials on record when it was made, over its pack and over others that had a match of its hold-out
+    trials_before: int  # trials recorded before the plan, over its pack and packs with a match of its hold-out
     payload: Mapping[str, Any]  # the plan as JSON values
-    # Entries in the log that opened its hold-out, with the hash of the configuration that each was for.
+    # Entries in the log that opened its hold-out, each with the hash of its configuration.
     openings: tuple[tuple[int, str], ...]
-    elsewhere: tuple[int, ...]  # entries in the log that opened other plans, which hold out some of the same matches
+    elsewhere: tuple[int, ...]  # log entries that opened other plans with some of the same held-out matches
 
 
 def trial_of(params: Mapping[str, Any]) -> str:
@@ -130,7 +130,7 @@ def trial_of(params: Mapping[str, Any]) -> str:
 
 
 class Searches:
-    """The planned searches of a database, whose log has their entries; ``owner`` is the log's name for their author."""
+    """The planned searches of a database, whose log records them; ``owner`` is the log's name of their author."""
 
     def __init__(self, database: Database, owner: str, clock: Callable[[], int]) -> None:
         self._database, self._owner, self._clock = database, owner, clock
@@ -140,10 +140,10 @@ class Searches:
         self._sharing: dict[tuple[str, str], bool] = {}
 
     def plan(self, payload: Mapping[str, Any], pack: Pack, held: Iterable[int], shelf: Iterable[Pack] = ()) -> KeptPlan:
-        """Store a plan and log it; the same plan again returns the stored one.
+        """Store a plan and log it; a repeated plan returns the stored one.
 
-        ``payload`` is JSON, whose ``fixture_ids`` are searched or held out; ``held`` are the held-out ones. Trials over packs
-        of ``shelf`` count if they have a match of the hold-out.
+        ``payload`` is JSON. Its ``fixture_ids`` are the searched and the held-out fixtures, and ``held`` the held-out ones.
+        Trials over packs of ``shelf`` count if the pack has a match of the hold-out.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class Searches:
         self._check_twins(pack, set(payload["fixture_ids"]) - out, matches)
         with self._database.write() as connection:
             if plans.row(connection, plan_id) is None:
-                # In the transaction that stores it: of two plans made at once, one sees the other.
+                # In the transaction that stores the plan, so that of two concurrent plans one sees the other.
                 self.require_open(connection, pack, payload["fixture_ids"])
                 now = self._clock()
                 index = note_plan(
@@ -181,7 +181,7 @@ class Searches:
         return self.plan_state(plan_id)
 
     def count_trials(self, plan_id: str, pack: Pack, shelf: Iterable[Pack]) -> int:
-        """Count the present trials over the pack of a plan, and over all packs with a match of its hold-out."""
+        """Count the recorded trials over the pack of a plan and over all packs with a match of its hold-out."""
         at_hand = list(shelf)
         with self._database.read() as connection:
             held = self._held_by(connection, (plan_id,)).matches
@@ -207,7 +207,7 @@ class Searches:
         Raises
         ------
         LogConflictError
-            It was opened for another configuration, and ``again`` is false.
+            The hold-out was opened for another configuration, and ``again`` is false.
         """
         with self._database.write() as connection:
             rows = StoredLogRows(connection, writing=True)
@@ -221,7 +221,7 @@ class Searches:
         check_open(without_held(pack, held, quotes_within(connection, pack, fixture_ids)), fixture_ids)
 
     def without_held_out(self, pack: Pack) -> Pack:
-        """Return the pack without the fixtures that plans hold out by match, whatever pack they came in."""
+        """Return the pack without the fixtures whose matches a plan holds out, even if the plan is over another pack."""
         with self._database.read() as connection:
             plan_ids = tuple(plans.ids(connection, holding=True))
             held = self._held_by(connection, plan_ids)
@@ -242,7 +242,7 @@ class Searches:
         return self._sharing[one, other]
 
     def _check_twins(self, pack: Pack, searched: Collection[int], held: Sequence[Match]) -> None:
-        """Refuse to search a fixture that is the same match as a held-out one: it would be held out as well."""
+        """Refuse a searched fixture that is the same match as a held-out one, because it would be held out too."""
         for root, own in by_root(pack):
             same = overlap_of(root, held, self.matches.quotes).same
             for here, there in own:

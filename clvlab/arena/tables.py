@@ -1,4 +1,4 @@
-"""Answers that are tables: their pages, and their bytes as Arrow."""
+"""Tables as answers: in pages, or as bytes in Arrow."""
 
 from __future__ import annotations
 

@@ -70,10 +70,10 @@ from clvlab.words import counted
 
 
 class _Commands(TyperGroup):
-    """The commands; usage and errors name the program as it was typed."""
+    """The commands; usage and errors show the program's name as the user typed it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not {"--install-completion", "--show-completion"} & set(args):  # a shell completes by the program's own name
+        if not {"--install-completion", "--show-completion"} & set(args):  # shell completion uses the program's own name
             ctx.info_name = command()
         return super().parse_args(ctx, args)
 
@@ -89,8 +89,8 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line: exit 0 good, 1 verification failed, 2 bad input."""
-    app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # help without boxes in a pipe
+    """Run the command line; exit status 0 is success, 1 a failed verification, 2 bad input."""
+    app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # help has no boxes in a pipe
     try:
         app()
     except ClvlabError as error:

@@ -96,7 +96,7 @@ def _columns(texts: list[str]) -> dict[str, str | None]:
 
 
 def _show_rows(graded: BetRows) -> None:
-    """Print the outcome of the rows, and the facts that rest on the bettor's word."""
+    """Print the outcome of the rows, and the facts for which only the bettor vouches."""
     matched, total = graded.matched.height, graded.frame.height
     say(f"{counted(total, 'bet')}, {matched:,} on the tape, as {counted(graded.decisions, 'decision')}")
     say(f"Columns {graded.columns.words}")

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from clvlab.sources.devfeeds.txline import TxLineServer
 
 
-# ``clvlab capture`` and ``clvlab devfeed``: capture of a provider, and a local one to try it with.
+# ``clvlab capture`` and ``clvlab devfeed``: a capture of a provider's feed, and a local feed to try it with.
 
 
 _LINGER_S = 1.0
@@ -108,7 +108,7 @@ def capture(
     ):
         try:
             pack = captured(made, out_folder, stop, fixture_ids=fixture or (), until_ts_ms=ends_ms, log=opened, on_state=show)
-        except KeyboardInterrupt:  # the second: the first ends the feed
+        except KeyboardInterrupt:  # a second Ctrl-C; the first ends the feed
             err.print(f"left as it is in {where}: the same command continues it, and --until +0 makes the pack at once")
             raise typer.Exit(INTERRUPTED) from None
     for state in last:
@@ -119,7 +119,7 @@ def capture(
 
 @contextmanager
 def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState]]]:
-    """Show the state of a capture, in a terminal as a live table, elsewhere as occasional lines; and keep the last state."""
+    """Show the state of a capture, as a live table in a terminal and as occasional lines elsewhere; keep the last state."""
     last: list[CaptureState] = []
 
     def keep(state: CaptureState) -> None:
@@ -149,7 +149,7 @@ def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None]
 
 
 def _table(state: CaptureState, width: int) -> Constrain:
-    """Return a row for each fact at constant height, as only errors wrap; the echoed "^C" has room behind it."""
+    """Return a table with a row for each fact. Only errors wrap, so its height is constant; the echoed "^C" fits behind it."""
     layout = Table(show_header=False, box=None)
     layout.add_column(no_wrap=True)
     for name, text in state.facts.items():
@@ -183,7 +183,7 @@ def devfeed(
                 sys.stdout.flush()
                 while not server.is_done:
                     time.sleep(0.1)
-                time.sleep(_LINGER_S)  # time for clients to read the last one
+                time.sleep(_LINGER_S)  # lets clients read the last message
         except KeyboardInterrupt:
             out.print("ended")
         else:
@@ -217,7 +217,7 @@ def _served(make: Callable[[], BetfairServer | TxLineServer], port: int) -> Iter
 
 
 _LIVE = "live"
-_MOST = 20  # most decisions that are printed at once
+_MOST = 20  # maximal number of decisions printed at once
 
 
 def live(

@@ -78,7 +78,7 @@ def backup(
     out.print(f"Newest published checkpoint: {plain(str(checkpoint)) if checkpoint else 'none'}")
 
 
-# ``clvlab doctor``: installed and missing parts, and the state of the bundled packs.
+# ``clvlab doctor``: the installed and missing parts, and the state of the bundled packs.
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -219,7 +219,7 @@ def retention(
 
 @contextmanager
 def _store(database_url: str) -> Iterator[Application]:
-    """Open an existing store: a misspelt name does not create one."""
+    """Open an existing store; a misspelt name is an error and creates no store."""
     try:
         from clvlab.arena.application import Application
         from clvlab.store.url import require_there

@@ -22,7 +22,7 @@ from clvlab.runs.live.request import Until, until_of
 
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+"""Exit status after Ctrl-C, as in shells."""
 
 
 def now_ms() -> int:
@@ -52,7 +52,7 @@ def value_of(text: str) -> Any:
 
 
 def end_of(text: str | None) -> Until | None:
-    """Return the end by ``--until``: a time with its zone, or ``+SECONDS``."""
+    """Return the end that ``--until`` states: a time with its zone, or ``+SECONDS``."""
     try:
         return None if text is None else until_of(text)
     except FeedError as error:
@@ -63,7 +63,7 @@ def end_of(text: str | None) -> Until | None:
 def ended_like_an_interrupt() -> Iterator[None]:
     """Treat SIGTERM like Ctrl-C, so that the remaining state is reported."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # no other thread is told of signals
+        yield  # only the main thread receives signals
         return
 
     def end(*_: object) -> NoReturn:
@@ -105,12 +105,12 @@ CheckpointFileOption = Annotated[
 
 
 def window_of(horizon_s: int, markets: Sequence[str] | None = None, **own: Any) -> Window:
-    """Return the window of the options; further fields by their own names."""
+    """Return the window that the options state; ``own`` has further fields by name."""
     return Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(markets or ("",)), **own)
 
 
 def goes_with(needed: str, there: object, **options: object) -> None:
-    """Refuse options that have no effect without another one."""
+    """Refuse options that have no effect without another option."""
     for name, value in options.items():
         if value and not there:
             raise typer.BadParameter(f"--{name.replace('_', '-')} goes with {needed}")

@@ -32,7 +32,7 @@ _TONES = {Tone.BEATS: "bold green", Tone.LOSES: "bold red", Tone.UNCLEAR: "bold"
 _NARROWEST = 30
 _PIPE_WIDTH = 500
 
-# No emoji: a name such as did:x:me must not be shown as another.
+# Without emoji, because a name such as did:x:me must be printed as it is.
 out = Console(highlight=False, soft_wrap=True, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
@@ -43,7 +43,7 @@ def plain(text: str) -> str:
 
 
 def plain_lines(text: str) -> str:
-    """Escape markup in data, line by line."""
+    """Escape markup in data, and keep its lines."""
     return "\n".join(plain(line) for line in text.rstrip().splitlines())
 
 
@@ -73,7 +73,7 @@ def show_quality(quality: Quality) -> None:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a sentence, wrapped on a terminal, on one line elsewhere."""
+    """Print a sentence, wrapped in a terminal and on one line elsewhere."""
     width = out.width if out.is_terminal else 0
     text = printable(text)
     for line in wrap(text, width, break_long_words=False, break_on_hyphens=False) if width else [text]:
@@ -92,7 +92,7 @@ def show_verdict(found: Headline, agent: str = "") -> None:
 
 
 def show_report(report: Mapping[str, Any], found: Headline | None = None) -> None:
-    """Print a report, the verdict on its mean first; a mean always comes with its interval."""
+    """Print a report, with the verdict on its mean first; a mean always has its interval."""
     metrics = report["metrics"]
     if found is not None:
         show_verdict(found, report["agent"]["agent_id"])
@@ -144,7 +144,7 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
 
 
 def show_leaderboard(tests: Sequence[Run]) -> None:
-    """Print agents by mean CLV; those that may hold the past have a separate heading."""
+    """Print agents by mean CLV; agents that may contain past prices have a separate heading."""
     board = ranking.board(tests)
     for title, rows in (
         ("Leaderboard, by mean CLV", board.remove("hindsight_possible")),
@@ -163,13 +163,13 @@ def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
         scored="action_count",
         valid_pct="valid_pct",
         sim_pnl="sim_pnl",
-        drawdown=pl.col("max_drawdown").cast(pl.Int64),  # a sum of basis points, short enough for 80 columns
+        drawdown=pl.col("max_drawdown").cast(pl.Int64),  # whole basis points are short enough for 80 columns
     )
     return table(columns, title)
 
 
 def facts(title: str, pairs: Mapping[str, object]) -> None:
-    """Print names and values, a line each, so that a hash is never cut."""
+    """Print names and values, one pair a line, so that a hash is never cut."""
     head, *values = map(printable, [title, *map(str, pairs.values())])
     out.print(f"[bold]{escape(head)}[/]")
     for name, value in zip(pairs, values, strict=True):
@@ -181,7 +181,7 @@ def facts(title: str, pairs: Mapping[str, object]) -> None:
 
 
 def hung(text: str, indent: int) -> list[str]:
-    """Wrap data with a hanging indent on a terminal; one line elsewhere, or where a word is too long."""
+    """Wrap data with a hanging indent in a terminal; return one line elsewhere, or if a word is too long."""
     escaped = escape(text)
     if not out.is_terminal or out.width - indent < _NARROWEST:
         return [escaped]
@@ -189,7 +189,7 @@ def hung(text: str, indent: int) -> list[str]:
 
 
 def table(frame: pl.DataFrame, title: str) -> Table:
-    # Lines of a box are no data: a pipe gets columns.
+    # The lines of a box are not data, so a pipe gets plain columns.
     layout = Table(title=title, title_justify="left", title_style="bold", box=box.HEAVY_HEAD if out.is_terminal else None)
     for column, dtype in frame.schema.items():
         layout.add_column(column, justify="right" if dtype.is_numeric() else "left", overflow="fold")

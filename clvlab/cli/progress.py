@@ -1,4 +1,4 @@
-"""Progress of a command: a bar on standard error in a terminal, nothing elsewhere."""
+"""Progress of a command: a bar on standard error, only in a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clvlab.cli.options import INTERRUPTED
 from clvlab.cli.output import err, plain
 from clvlab.runs.progress import OnProgress, Stage
 
-# Ctrl-C ends a command within half a second, with a sentence about what was written.
+# Ctrl-C ends a command within half a second, with a sentence about the written files.
 
 
 _PATIENCE_S = 0.3
@@ -40,9 +40,9 @@ def nothing_written() -> str:
 def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
     """Exit with status 130 on Ctrl-C, and print ``left()``.
 
-    Python handles an interrupt between two instructions, and one library call may take minutes; so a thread hears of it at once
-    and ends the process if the main thread has not. Files are written under a temporary name and renamed, so none is left half
-    written.
+    Python handles an interrupt between two instructions, and one library call may take minutes. So a thread receives it at
+    once, and ends the process if the main thread does not. Files are written under a temporary name and then renamed, so an
+    interrupt leaves no partial file.
     """
     if threading.current_thread() is not threading.main_thread() or os.name != "posix":
         with _interruptible(left):
@@ -95,7 +95,7 @@ OnCount = Callable[[int, int], None]
 
 @contextmanager
 def bar(what: str, total: int | None = None) -> Iterator[OnCount]:
-    """Show parts done, parts in all, and the time left; nothing in a pipe."""
+    """Show the number of finished parts, the number of all, and the time left; in a pipe nothing is shown."""
     with _drawn() as display:
         task = display.add_task(plain(what), total=total)
         yield lambda done, of: display.update(task, completed=done, total=of)

@@ -37,12 +37,12 @@ def anchor_settings() -> AnchorSettings:
 def further(
     run: Path, *, second_opinion: bool, replay: bool, pack: str | None, agents: Sequence[IsolatedAgent]
 ) -> dict[str, tuple[bool, str]]:
-    """Return the optional checks (SQL scores, prices, replay): whether each agrees, and what it compared."""
+    """Return the optional checks (SQL scores, prices, replay): whether each agrees, and a sentence on its comparison."""
     found: dict[str, tuple[bool, str]] = {}
     sealed, receipts = bundles.read_stored(run)
     try:
         if second_opinion:
-            from clvlab.sql import second_opinion as by_sql  # loads a database
+            from clvlab.sql import second_opinion as by_sql  # imported here, as it loads a database
 
             opinion = by_sql(sealed.events, sealed.scores)
             found["second_opinion"] = (opinion.agrees, opinion.detail)
@@ -52,7 +52,7 @@ def further(
         elif pack is not None:
             prices = replays.prices_again(sealed, pack, run_folder.view(run))
             found["prices"] = (prices.agrees, prices.detail)
-    except EvidenceError as error:  # the checks fail too, and are shown
+    except EvidenceError as error:  # the checks fail too, and are printed
         found["evidence"] = (False, f"it can't be read: {error}")
     return found
 
@@ -178,7 +178,7 @@ def verifier(
         raise typer.BadParameter("--states and --html print different files: ask for one", param_hint="--html")
     if html:
         page = verifier_page()
-        sys.stdout.buffer.write(page)  # bytes as they are hashed: line ends may not change
-        sys.stderr.write(f"{hashlib.sha256(page).hexdigest()}  verify.html\n")  # as sha256sum writes and reads it
+        sys.stdout.buffer.write(page)  # the hashed bytes: line ends must not change
+        sys.stderr.write(f"{hashlib.sha256(page).hexdigest()}  verify.html\n")  # the format of sha256sum
         return
     sys.stdout.write(bundles.verifier_source(states=states).decode())

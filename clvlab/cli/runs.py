@@ -1,4 +1,4 @@
-"""``clvlab runs``, ``compare``, ``report`` and ``verify``: sealed runs as a list, side by side, as a page, and verified."""
+"""``clvlab runs``, ``compare``, ``report`` and ``verify``: list, compare, report and verify sealed runs."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _pack(named: str | None, content_hash: str | None, view: bytes) -> Pack:
     raise UnknownPackError(f"the catalog has no pack of content hash {content_hash}: name the run's with --pack")
 
 
-# ``clvlab verify``: runs, bundles and disclosures, one or many at once.
+# ``clvlab verify``: one or more runs, bundles and disclosures.
 
 
 Further = Mapping[str, tuple[bool, str]]
@@ -248,7 +248,7 @@ _Judged = _DisclosureVerdict | _RunVerdict
 
 
 def _each(found: list[Path], judge: Callable[[Path], _Judged], *, as_json: bool) -> list[_Judged]:
-    """Judge one after the other, and print each as soon as it is known."""
+    """Judge the files one after the other, and print each verdict as soon as it is known."""
     answers: list[_Judged] = []
     with (
         interruptible(lambda: f"{len(answers):,} of {len(found):,} verified; nothing was written"),

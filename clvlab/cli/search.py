@@ -96,7 +96,7 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
 
 
 def _spelt(value: Any) -> str:
-    """Return a value in the form that ``--param`` reads back: a text that would be read as another value is quoted."""
+    """Return a value in the form that ``--param`` reads; a text that would be read as another value is quoted."""
     return value if isinstance(value, str) and value_of(value) == value else orjson.dumps(value).decode()
 
 

@@ -1,4 +1,4 @@
-"""One method per endpoint; each returns the JSON of the answer, or raises the problem."""
+"""A client with one method per endpoint; each returns the JSON of the answer, or raises the problem as an error."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class Client(HttpCaller):
     token
         Bearer token of an owner; public methods need none.
     timeout_s
-        Seconds to wait for an answer; starting a large competition takes as long as it runs.
+        Seconds to wait for an answer; the start of a large competition takes as long as its run.
 
     Raises
     ------
     ApiError
-        Any method: the service refused; the error has its problem details.
+        Any method: the service refused the request; the error has the problem details.
     httpx2.HTTPError
         Any method: the service can't be reached, or did not answer in time.
 
@@ -181,7 +181,7 @@ class Client(HttpCaller):
     def competitions(
         self, status: str | None = None, *, owner: str | None = None, pack_id: str | None = None
     ) -> list[CompetitionSummaryResponse]:
-        """List competitions, if wanted of a status (``DRAFT``, ``RUNNING``, ``FINALIZED``, ``COMPLETED``), owner or pack."""
+        """List competitions, optionally by a status (``DRAFT``, ``RUNNING``, ``FINALIZED``, ``COMPLETED``), owner or pack."""
         return self._get(list[CompetitionSummaryResponse], "competitions", status=status, owner=owner, pack_id=pack_id)
 
     def competition(self, competition_id: str) -> CompetitionStateResponse:
@@ -226,7 +226,7 @@ class Client(HttpCaller):
         return self._post(CompetitionProgress, "competitions", competition_id, "start", headers=headers)
 
     def cancel_competition(self, competition_id: str) -> CompetitionStatusResponse:
-        """Cancel the run of a running competition of the caller, which returns to its status before the start."""
+        """Cancel the run of a running competition of the caller; the competition returns to its status before the start."""
         return self._post(CompetitionStatusResponse, "competitions", competition_id, "cancel")
 
     def complete_competition(self, competition_id: str) -> CompetitionStatusResponse:

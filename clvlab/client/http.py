@@ -1,4 +1,4 @@
-"""Requests to a service: JSON in and out, a problem as an error."""
+"""Requests to a service: JSON in both directions; a problem raises an error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def raise_for_problem(response: httpx2.Response) -> None:
     problem: Any = None
     if response.headers.get("content-type", "").startswith("application/problem+json"):
         problem = response.json()
-    if not isinstance(problem, dict):  # not our service, or a proxy before it
+    if not isinstance(problem, dict):  # from another service, or from a proxy in between
         problem = {"title": response.reason_phrase, "detail": response.text[:500]}
     after = response.headers.get("retry-after", "")
     raise ApiError(response.status_code, problem, int(after) if after.isdecimal() else None)
@@ -79,7 +79,7 @@ class HttpCaller:
 
     def _messages(self, *path: str, **query: Any) -> Iterator[Any]:
         """Yield the messages of a WebSocket until it is closed."""
-        from websockets.sync.client import connect  # only here: notebooks seldom stream
+        from websockets.sync.client import connect  # imported here, as notebooks seldom stream
 
         base = str(self._http.base_url).rstrip("/").replace("http", "ws", 1)
         with connect(f"{base}{path_of(*path)}?{httpx2.QueryParams(query)}") as messages:
@@ -87,13 +87,13 @@ class HttpCaller:
 
 
 def query_of(query: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the parameters that are not ``None``; Booleans as in JSON."""
+    """Return the parameters that are not ``None``, with Booleans in their JSON form."""
     found = {name: value for name, value in query.items() if value is not None}
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in found.items()}
 
 
 def _answer(kind: type[_T], response: httpx2.Response) -> _T:
-    """Return the JSON of an answer; only object and array are checked, as tests of the service check the rest of ``kind``."""
+    """Return the JSON of an answer. Only object or array is checked; tests of the service check the rest of ``kind``."""
     raise_for_problem(response)
     answer: _T = response.json()
     if not isinstance(answer, list if get_origin(kind) is list else dict):
@@ -101,5 +101,5 @@ def _answer(kind: type[_T], response: httpx2.Response) -> _T:
     return answer
 
 
-def path_of(*segments: str) -> str:  # a segment of dots alone would be taken for a step (RFC 3986, section 5.2.4)
+def path_of(*segments: str) -> str:  # a segment of dots would mean another folder (RFC 3986, section 5.2.4)
     return "/" + "/".join(quote(segment, safe="").replace(".", "%2E") for segment in segments)

@@ -24,7 +24,7 @@ def hold(connection: Connection, run_id: str) -> str | None:
 
 
 def changed_ts_ms(connection: Connection, run_id: str) -> int:
-    """Return the time of the last change of a run's anchor, which must be on record."""
+    """Return the time of the last change of a run's recorded anchor."""
     return int(connection.execute(select(anchors.c.updated_ts_ms).where(anchors.c.run_id == run_id)).scalar_one())
 
 
@@ -34,7 +34,7 @@ def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) 
     values = asdict(anchor) | {"updated_ts_ms": ts_ms}
     if before is None:
         connection.execute(anchors.insert().values(run_id=run_id, **values))
-        return  # the run's results are added with this status
+        return  # the run's results will be added with this status
     connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(**values))
     standings.count_anchor(connection, run_id, before, anchor.status)
 

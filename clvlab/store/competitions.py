@@ -22,7 +22,7 @@ class ListedCompetition(CompetitionSummaryResponse):
 
 
 class CompetitionRow(TypedDict):
-    """A competition; ``started_seq`` is of the newest start, ``claimed_from`` the status to return to if the start fails."""
+    """A competition; ``started_seq`` is from the newest start, and a failed start returns the status to ``claimed_from``."""
 
     competition_id: str
     owner: str
@@ -68,7 +68,7 @@ def page(
     until: tuple[int, str] | None,
     limit: int | None,
 ) -> list[ListedCompetition]:
-    """List competitions, oldest first, with these column values (``None`` is any), after ``after`` and up to ``until``."""
+    """List competitions with these column values (``None``: any value), oldest first, after ``after`` and up to ``until``."""
     query = select(*columns(competitions, ListedCompetition)).where(*_having(having))
     if after is not None:
         query = query.where(tuple_(*_ORDER) > tuple_(*after))
@@ -97,7 +97,7 @@ def agent_ids(connection: Connection, competition_id: str) -> list[str]:
 
 
 def add_agent(connection: Connection, values: Mapping[str, Any]) -> None:
-    """Put an agent on a roster; constraints of the table hold for any caller."""
+    """Put an agent on a roster; the table's constraints apply to every caller."""
     connection.execute(roster.insert().values(**values))
 
 
@@ -108,7 +108,7 @@ def remove_agent(connection: Connection, competition_id: str, agent_id: str) -> 
     position = connection.execute(gone).scalar()
     if position is None:
         return False
-    # Two steps, as the unique rule holds after every row: first to negative positions, then one place up.
+    # Two steps, because uniqueness is checked after every row: first to negative positions, then one place up.
     connection.execute(update(roster).where(own, of.position > position).values(position=-of.position))
     connection.execute(update(roster).where(own, of.position < 0).values(position=-of.position - 1))
     return True
@@ -152,7 +152,7 @@ def append(
 
 def events(connection: Connection, competition_id: str, since_seq: int, limit: int | None) -> list[CompetitionEvent]:
     log, found = competition_events.c, list[CompetitionEvent]()
-    at_once = _PACKS_AT_ONCE if limit is None else min(limit // _PACK + 2, _PACKS_AT_ONCE)  # decode no more than needed
+    at_once = _PACKS_AT_ONCE if limit is None else min(limit // _PACK + 2, _PACKS_AT_ONCE)  # decodes only the needed packs
     query = select(competition_events).where(log.competition_id == competition_id).order_by(log.first_seq).limit(at_once)
     while limit is None or len(found) < limit:
         later = query.where(log.first_seq > since_seq - _PACK, log.first_seq + log.count > since_seq + 1)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Column, Engine, NullPool, QueuePool, Select, Table, create_engine, event, text
-from sqlalchemy import Connection as Connection  # only the store knows its library
+from sqlalchemy import Connection as Connection  # only the store imports SQLAlchemy
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -32,21 +32,21 @@ from clvlab.store.waits import WAITS, Waits, take_time
 
 
 CHECKPOINT = ".checkpoint"
-"""Ending of the checkpoint's file of a backup."""
+"""Suffix of the file with a backup's checkpoint."""
 _MAX_CHECKPOINT_BYTES = 1 << 20
 
 
 def back_up(url: str, out: Path, checkpoint_file: Path | None = None) -> Path | None:
     """Copy a SQLite database to a file in one consistent state while others write to it; return the copied checkpoint, if any.
 
-    Steps: 1. the newest published checkpoint, first, so that the copy never lacks an entry that it covers; 2. the copy under a
-    temporary name; 3. its final name, once it is on the disk.
+    Steps: 1. copy the newest published checkpoint; it comes first, so that the database's copy has all its entries; 2. copy the
+    database under a temporary name; 3. give the copy its final name once it is on the disk.
     """
     source = _file_of(url, out, checkpoint_file)
     if os.path.lexists(out):
         raise StoreError(f"{str(out)!r} is there already: a backup is never written over")
     note = None if checkpoint_file is None else file_bytes_or_none(checkpoint_file, _MAX_CHECKPOINT_BYTES)
-    with StagingPath(out.parent) as folder:  # in a folder of its own, so that SQLite leaves no other file
+    with StagingPath(out.parent) as folder:  # a separate folder, so that SQLite leaves no other file
         copy = folder / out.name
         _copied(source, copy)
         shutil.copymode(source, copy)
@@ -65,7 +65,7 @@ def _copied(source: Path, copy: Path) -> None:
             closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as read,
             closing(sqlite3.connect(copy)) as written,
         ):
-            read.backup(written)  # all pages in one step: a copy in several restarts after each write
+            read.backup(written)  # all pages in one step, because a copy in several steps restarts after each write
             written.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, without a write-ahead log
     except sqlite3.Error as error:
         raise StoreUnreachableError(f"{str(source)!r} can't be copied: {error}") from error
@@ -103,7 +103,7 @@ _AT_ONCE = Waits(lock_s=1, statement_s=1)
 
 
 class Database:
-    """Transactions on one database, migrated to the newest schema when it can be written; ``url`` None is SQLite in memory.
+    """Transactions on one database, which is migrated to the newest schema if it is writable; without ``url`` it is in memory.
 
     ``guard`` is called with the rows of the run log before an entry is added; its exception refuses the transaction.
 
@@ -120,7 +120,7 @@ class Database:
         place = _MEMORY if url is None else database_url(url)
         self.place = public_text(place)
         self._engine = _engine(place, waits or Waits())
-        self._release = weakref.finalize(self, self._engine.dispose)  # also of a database that was not closed
+        self._release = weakref.finalize(self, self._engine.dispose)  # for a database that was not closed
         self._release.atexit = False
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
         self._on_subject: Callable[[str], None] = lambda subject: None  # noqa: ARG005
@@ -142,7 +142,7 @@ class Database:
 
     @property
     def kind(self) -> str:
-        """``sqlite``, also in memory, or ``postgresql``."""
+        """``sqlite`` (also for one in memory) or ``postgresql``."""
         return self._engine.dialect.name
 
     @contextmanager
@@ -153,12 +153,12 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a transaction whose writes are all kept or none.
+        """Open a transaction, which keeps all its writes or none.
 
         Raises
         ------
         StoreFullError, StoreUnreachableError, StoreBusyError, StoreError
-            The database refused; nothing was kept.
+            The database refused, and no write was kept.
         """
         with self._transaction(immediate=True) as connection:
             yield connection
@@ -172,7 +172,7 @@ class Database:
         self._on_subject = listener
 
     def listen(self) -> None:
-        """Also announce subjects of other processes, where the database supports it: PostgreSQL; idempotent."""
+        """Also announce subjects of other processes, which only PostgreSQL supports; idempotent."""
         if self._listener is None and self._engine.dialect.name == "postgresql":
             self._listener = Listener(self._engine, self._on_subject, self._teller)
 
@@ -188,14 +188,14 @@ class Database:
                         yield connection
                 finally:
                     if self._closed and not connection.invalidated:
-                        connection.detach()  # its pool, which would close it, is gone
+                        connection.detach()  # the pool that would close it is gone
         except DBAPIError as error:
             raise _translated(error) from error
         except PoolTimeoutError as error:
             raise StoreBusyError("no connection to the database was free in time: too many wait for it") from error
 
     def ask(self) -> None:
-        """Check that the database answers, on a new connection that waits for no other; a no-op in memory."""
+        """Check that the database answers, on a new connection without waiting for others; in memory this does nothing."""
         if self._apart is not None:
             try:
                 with self._apart.connect() as connection:
@@ -204,7 +204,7 @@ class Database:
                 raise _translated(error) from error
 
     def close(self) -> None:
-        """Close the connections, those in use when their transactions end; a database in memory is lost."""
+        """Close all connections; one in use is closed when its transaction ends. A database in memory is lost."""
         self._closed = True
         if self._listener is not None:
             self._listener.close()
@@ -254,7 +254,7 @@ def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
             options = {WAITS: waits}
             arguments = {"connect_timeout": _CONNECT_S} | waits.connect_args(str(url.query.get("options", "")))
             return create_engine(url, pool_pre_ping=kept, connect_args=arguments, execution_options=options, **pool)
-        if kept:  # one connection is the whole database in memory, and its users take turns
+        if kept:  # a database in memory is one connection, and its users take turns
             size = (1, 0) if _is_in_memory(url) else (8, 8)
             pool = {"poolclass": QueuePool, "pool_size": size[0], "max_overflow": size[1], "pool_timeout": _WAIT_S}
         engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": _WAIT_S}, **pool)
@@ -266,7 +266,7 @@ def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
 
 
 def _configure(connection: sqlite3.Connection, record: object) -> None:  # noqa: ARG001
-    connection.isolation_level = None  # transactions begin at explicit statements, not where the driver guesses
+    connection.isolation_level = None  # transactions begin at explicit statements, not at the driver's choice
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
@@ -300,18 +300,18 @@ def _translated(error: DBAPIError) -> StoreError:
     return StoreError(f"the database refused: {cause}")
 
 
-# Opening a database for reading where nothing can be written: a read-only file or mount, an archive.
+# Reading a database that can't be written: a read-only file or mount, or an archive.
 
 
 def database_to_read(url: str) -> Database:
-    """Open a database; SQLite that can't be written is read as it is.
+    """Open a database for reading; a SQLite file that can't be written is opened read-only.
 
     Raises
     ------
     StoreUnreachableError
-        It has a write-ahead log that can only be merged where it can be written, or can't be read at all.
+        The database can't be read, or has a write-ahead log, which can be merged only where the database is writable.
     StoreError
-        It can't be written, and has an older schema.
+        The database can't be written, and has an older schema.
     """
     try:
         return Database(url)

@@ -1,6 +1,6 @@
 """A sealed run as a folder: ``events.jsonl``, ``scores.jsonl`` and ``manifest.json``.
 
-The seal does not cover two further files: ``receipts.jsonl`` has receipts of venues, and ``view.json`` the derivation of a
+The seal does not cover two further files: ``receipts.jsonl`` has receipts of venues, and ``view.json`` has the derivation of a
 derived pack, whose content hash is sealed. ``sha256sum events.jsonl`` prints the evidence hash and ``sha256sum manifest.json``
 the manifest hash.
 """
@@ -63,7 +63,7 @@ def _same(run: SealedRun, target: Path) -> Path:
 
 
 def held_of(events: bytes) -> str:
-    """Say how the system confined agents' processes, by ``isolation`` of RUN_STARTED; the run id does not cover it."""
+    """Return how the system confined agents' processes: ``isolation`` of RUN_STARTED, which the run id does not cover."""
     try:
         stated = orjson.loads(first_line(events))["payload"].get("isolation", [])
         names = sorted({str(name) for one in stated for name in one["held"]})
@@ -111,7 +111,7 @@ def read_view(path: Path) -> bytes:
 def _stated_run_id(manifest: bytes) -> str | None:
     try:
         stated = orjson.loads(manifest)
-    except orjson.JSONDecodeError:  # verification reports it; here only the name is missing
+    except orjson.JSONDecodeError:  # verification reports the damage; here only the name is missing
         return None
     run_id = stated.get("run_id") if isinstance(stated, dict) else None
     return run_id if isinstance(run_id, str) else None

@@ -39,14 +39,14 @@ def of_owner(owner: str, strategy: str | None = None) -> list[ColumnElement[bool
 
 
 def key_row(connection: Connection, owner: str, key: str) -> tuple[str, str] | None:
-    """Return the use of an owner's idempotency key: the fingerprint of a configuration, and its instance."""
+    """Return the fingerprint and the instance for which an owner's idempotency key was used."""
     of = idempotency.c
     query = select(of.fingerprint, of.instance_id).where(of.owner == owner, of.key == key)
     return connection.execute(query).one_or_none()
 
 
 def take_key(connection: Connection, values: Mapping[str, Any]) -> bool:
-    """Take an idempotency key; False if it is taken, after waiting for a concurrent request for it."""
+    """Take an idempotency key, after waiting for a concurrent request with the same key; False if it is taken."""
     taken = insert(connection, idempotency).values(**values).on_conflict_do_nothing().returning(idempotency.c.key)
     return connection.execute(taken).first() is not None
 

@@ -1,7 +1,7 @@
 """Jobs as leased rows: only the holder of the newest token may store the result of a job.
 
-A dead worker does not renew its lease, and the job is claimed again under a higher ``attempt``, the fencing token. A slow
-worker finds its token outdated (``fence``) and stores nothing.
+A dead worker does not renew its lease, so the job is claimed again with a higher ``attempt``, the fencing token. A slow worker
+finds its token outdated (``fence``) and stores nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from clvlab.store.news import announce
 from clvlab.store.tables import jobs, runs, turns
 
 ADDED, ENDED = "jobs", "jobs-over"
-"""Subjects: a job can be claimed, and a job ended."""
-_RESTS_MS = {2: 10_000, 3: 60_000}  # after this many attempts that ended without a report
+"""Subjects of news: a job can be claimed; a job has ended."""
+_RESTS_MS = {2: 10_000, 3: 60_000}  # by number of attempts that ended without a report
 _LONGEST_MS = 300_000
 _PARTS = 8
 
@@ -34,7 +34,7 @@ class JobStatus(StrEnum):
 
 
 class JobPayload(TypedDict):
-    """The object of a job: a competition, instance or run, with the request of a backtest or the fixture of a live run."""
+    """A job's competition, instance or run, with the request of a backtest or the fixture of a live run."""
 
     origin_id: str
     request: NotRequired[JsonObject]
@@ -73,8 +73,9 @@ def claim(
 ) -> Job | None:
     """Lease a free job of these kinds that was queued ``waited_ms`` ago, of one run or of any.
 
-    Owners take turns, so that no owner waits for all jobs of another; of one owner's jobs the oldest is next. A job is free
-    once its lease ran out, or if its lease starts in the future: then the clock was set back, and the lease might never end.
+    Owners take turns, so that no owner waits for all jobs of another. Of one owner's jobs the oldest is next. A job is free
+    once its lease has run out. It is also free if its lease starts in the future: then the clock was set back, and the lease
+    might never end.
     """
     expired = or_(jobs.c.lease_until_ts_ms + _rest_ms() <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
     free = or_(jobs.c.status == JobStatus.QUEUED, and_(jobs.c.status == JobStatus.LEASED, expired))
@@ -118,10 +119,10 @@ def open_of(connection: Connection, owner: str, kinds: Collection[str]) -> int:
 
 
 def _rest_ms() -> ColumnElement[int]:
-    """Return how long a job rests after its lease ran out, by the number of attempts without a report.
+    """Return the time for which a job rests after its lease ran out, by the number of attempts without a report.
 
-    A job that kills its process does not keep others from being done, and jobs that were in one process when it died rest for
-    different times, so that they do not all run together again.
+    So a job that kills its process does not prevent other jobs. Jobs that were in one process when it died rest for different
+    times, so that they do not all run together again.
     """
     silent = jobs.c.attempt - jobs.c.postponed
     rests = [(silent == count, rest_ms) for count, rest_ms in _RESTS_MS.items()]
@@ -184,7 +185,7 @@ def postpone(connection: Connection, job: Job, now_ms: int, delay_ms: int, cause
 
 
 def give_back(connection: Connection, job: Job) -> bool:
-    """Free a job for other workers, as its attempt ended with a report; False if its token is outdated."""
+    """Free a job for other workers after an attempt with a report; False if its token is outdated."""
     newest = (jobs.c.job_id == job.job_id) & (jobs.c.status == JobStatus.LEASED) & (jobs.c.attempt == job.attempt)
     returned = connection.execute(update(jobs).where(newest).values(status=JobStatus.QUEUED, postponed=jobs.c.postponed + 1))
     announce(connection, ADDED)
@@ -203,7 +204,7 @@ def counts(connection: Connection) -> dict[str, int]:
 
 
 def waiting_since(connection: Connection, now_ms: int) -> dict[str, int]:
-    """Return by kind since when its oldest job could be claimed: it was queued then, or its lease ran out."""
+    """Return by kind the time since which its oldest job can be claimed: it was queued then, or its lease ran out."""
     queued = jobs.c.status == JobStatus.QUEUED
     since = case((queued, jobs.c.created_ts_ms), else_=jobs.c.lease_until_ts_ms + _rest_ms())
     free = or_(queued, and_(jobs.c.status == JobStatus.LEASED, since <= now_ms))

@@ -9,14 +9,14 @@ from itertools import count
 
 from clvlab.law.schema import Causality
 
-# Whether an agent may hold the past depends on how it decided, and on whether its code was committed to before prices became
-# known. No way of running an agent shows that its author did not know later prices: an agent that decides message by message
-# may look its decisions up in a table of closes. So such agents are ranked apart.
+# An agent may contain past prices. Whether that is possible depends on how it decided, and on whether its code was committed to
+# before prices became known. No way of running an agent shows that its author did not know later prices: an agent that decides
+# message by message may look its decisions up in a table of closes. So such agents are ranked apart.
 
 
 MIXED = "mixed"
 CAUSALITIES = (*(label.value for label in Causality), MIXED)
-"""How the agent of a row may be shown to decide."""
+"""Labels for how the agent of a row decided."""
 
 
 class Knowledge(StrEnum):
@@ -33,10 +33,10 @@ def weakest(first: str, second: str) -> Knowledge:
 
 
 def is_hindsight_possible(causality: str, knowledge: str, config_hash: str | None) -> bool:
-    """Whether prices were public when an agent was run, and nothing shows that it does not contain them.
+    """Whether an agent may contain the prices of its run: they were public then, and there is no evidence against it.
 
-    A template that computes contains nothing but its configuration. One that differs by fixture, so that ``config_hash`` is
-    ``None``, picks sides like a transcript.
+    A template that computes contains only its configuration. A configuration that differs by fixture, so that ``config_hash``
+    is ``None``, can pick sides like a transcript.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def candidates(owner: str, agent_id: str) -> Iterator[str]:
         yield agent_id
     for length in range(len(owner.rpartition(":")[2][-_SHORT:]), len(owner) + 1):
         yield f"{agent_id}@{owner[len(owner) - length :]}"
-    yield from (f"{agent_id}@{owner}#{number}" for number in count(2))  # owners with an @ can make two of these alike
+    yield from (f"{agent_id}@{owner}#{number}" for number in count(2))  # two owners with an @ may have the same name so far
 
 
 def _is_plain(agent_id: str) -> bool:

@@ -15,14 +15,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 logger = logging.getLogger("clvlab.store")
 NEWS = "clvlab_news"
-"""Execution option of a connection: subjects announced by its transaction."""
+"""Execution option of a connection with the subjects that its transaction announces."""
 _CHANNEL = "clvlab_news"
 _LONGEST_DELAY_S = 30.0
 _CLOSING_S = 2.0
 
 
 def announce(connection: Connection, subject: str) -> None:
-    """Announce a subject once the transaction is committed; a read-only one announces nothing."""
+    """Announce a subject once the transaction is committed; a read-only transaction announces nothing."""
     announced: set[str] | None = connection.get_execution_options().get(NEWS)
     if announced is not None:
         announced.add(subject)
@@ -36,9 +36,9 @@ def notify(connection: Connection, teller: str, subjects: set[str]) -> None:
 
 
 class Listener:
-    """Receives announcements of other processes in PostgreSQL, on its own thread, which calls ``on_subject``, and connection.
+    """Receives announcements of other PostgreSQL processes on its own thread and connection, and calls ``on_subject``.
 
-    News is lost while the connection is, so a caller that must not miss any also polls. News of ``teller`` is known already.
+    News is lost while the connection is broken, so a caller that needs all of it must also poll. News of ``teller`` is ignored.
     """
 
     def __init__(self, engine: Engine, on_subject: Callable[[str], None], teller: str, first_delay_s: float = 1.0) -> None:

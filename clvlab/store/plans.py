@@ -16,15 +16,15 @@ from clvlab.store.database import insert
 from clvlab.store.tables import held_out, plans, trials
 from clvlab.store.tables import matches as match_rows
 
-# The matches of packs by content hash, so that earlier trials are known by match.
+# The matches of packs by content hash, so that earlier trials are recognised by match.
 
 
 Listing = list[list[Any]]
-"""One match each, as JSON values."""
+"""A list of matches, each as JSON values."""
 
 
 def keep(connection: Connection, name: str, listing: Listing) -> None:
-    """Store the matches of a pack under its content hash, or those that a plan holds out under its id."""
+    """Store the matches of a pack under its content hash, or the held-out matches of a plan under its id."""
     stored = zlib.compress(orjson.dumps(listing), 1)
     query = insert(connection, match_rows).values(name=name, listing=stored, digest=_digest(name, stored))
     kept = {"listing": query.excluded.listing, "digest": query.excluded.digest}
@@ -32,7 +32,7 @@ def keep(connection: Connection, name: str, listing: Listing) -> None:
 
 
 def listing(connection: Connection, name: str) -> Listing | None:
-    """Return the matches under a name; ``None``, with a warning, if they differ from what was stored."""
+    """Return the matches under a name; ``None``, with a warning, if the stored bytes are damaged."""
     query = select(match_rows.c.listing, match_rows.c.digest).where(match_rows.c.name == name)
     found = connection.execute(query).one_or_none()
     if found is None:
@@ -71,7 +71,7 @@ def open_(connection: Connection, plan_id: str) -> None:
 
 
 class HeldOut(NamedTuple):
-    """Held-out fixtures of a plan: digests of ticks, and matches, ``None`` for a plan of an earlier version."""
+    """Held-out fixtures of a plan: digests of their ticks, and their matches, ``None`` for a plan of an earlier version."""
 
     digests: frozenset[str]
     matches: Listing | None
@@ -83,7 +83,7 @@ def held(connection: Connection, plan_id: str) -> HeldOut:
 
 
 def ids(connection: Connection, *, holding: bool = False) -> list[str]:
-    """Return all plans, or those that still hold something out, in order of their log entries."""
+    """Return the ids of all plans, or only of those that still hold fixtures out, in order of their log entries."""
     query = select(plans.c.plan_id).order_by(plans.c.idx)
     return list(connection.execute(query.where(~plans.c.opened) if holding else query).scalars())
 

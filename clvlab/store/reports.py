@@ -16,17 +16,17 @@ from clvlab.store.tables import backtest_requests, reports
 
 
 def add(connection: Connection, values: Mapping[str, Any]) -> None:
-    """Store a report with a digest; reports of one id are equal, as the id hashes everything that shapes them."""
+    """Store a report with a digest; reports with one id are equal, because the id hashes everything that shapes them."""
     report = {"report": values["report"], "sha256": _digest(values["backtest_id"], values["report"])}
     query = insert(connection, reports).values(**{**values, "report": report})
-    # The existing report may be one that was found damaged.
+    # An existing report may be damaged.
     connection.execute(query.on_conflict_do_update(index_elements=["backtest_id"], set_={"report": query.excluded.report}))
 
 
 def report(connection: Connection, backtest_id: str) -> BacktestReport | None:
     """Return a stored report; ``None``, with a warning, if it was damaged or is of another backtest.
 
-    ``None`` without a warning if there is no report, or one from before reports had a digest.
+    Without a warning the result is ``None`` if there is no report, or if the report predates digests.
     """
     text = type_coerce(reports.c.report, Text)
     found: str | None = connection.execute(select(text).where(reports.c.backtest_id == backtest_id)).scalar()
@@ -51,14 +51,14 @@ def _digest(backtest_id: str, report: object) -> str:
 
 
 def run_of_key(connection: Connection, key: str, *, active: bool = False) -> str | None:
-    """Return the run of a key; with ``active`` only if the holder of the key waits for it."""
+    """Return the run of a key; with ``active`` only if the holder of the key is waiting for the run."""
     own = backtest_requests.c
     query = select(own.run_id).where(own.key == key)
     return connection.execute(query.where(own.active) if active else query).scalar()
 
 
 def take_key(connection: Connection, key: str, run_id: str, ts_ms: int, *, chosen: bool, active: bool) -> str | None:
-    """Assign a key to a run, unless it has one; return the run of the key."""
+    """Assign a key to a run, unless the key has a run; return the run of the key."""
     own = backtest_requests.c
     values = {"key": key, "run_id": run_id, "given": chosen, "active": active, "created_ts_ms": ts_ms}
     connection.execute(insert(connection, backtest_requests).values(**values).on_conflict_do_nothing())
@@ -68,7 +68,7 @@ def take_key(connection: Connection, key: str, run_id: str, ts_ms: int, *, chose
 
 
 def withdraw(connection: Connection, key: str, run_id: str) -> int:
-    """Stop waiting for a run under a key; return how many other keys wait for it."""
+    """Withdraw a key from a run; return the number of other keys that wait for it."""
     own = backtest_requests.c
     connection.execute(update(backtest_requests).where(own.key == key).values(active=False))
     query = select(func.count()).where(own.run_id == run_id, own.active)
@@ -76,7 +76,7 @@ def withdraw(connection: Connection, key: str, run_id: str) -> int:
 
 
 def forget_tickets(connection: Connection, run_id: str) -> None:
-    """Stop waiting for a run that is over; keys that callers chose keep their run, others are removed."""
+    """Withdraw all keys from a finished run; keys that callers chose keep their run, others are removed."""
     own = backtest_requests.c
     connection.execute(delete(backtest_requests).where(own.run_id == run_id, own.given.is_(False)))
     connection.execute(update(backtest_requests).where(own.run_id == run_id).values(active=False))

@@ -33,7 +33,7 @@ class RunLog:
 
 
 class StoredLogRows:
-    """The rows of the log within one transaction; a writing one excludes other writers until it ends."""
+    """The rows of the log within one transaction; a writing transaction excludes other writers until it ends."""
 
     def __init__(self, connection: Connection, *, writing: bool = False) -> None:
         self._connection = connection
@@ -83,7 +83,7 @@ class StoredLogRows:
     ) -> None:
         """Store an entry and the roots that it completes; ``LogBehindError`` if the database's guard refuses."""
         guard = guard_of(self._connection)
-        if guard is not None and kind != EntryKind.RESTART:  # the guard waits for a restart
+        if guard is not None and kind != EntryKind.RESTART:  # a restart satisfies the guard
             guard(self)
         values = {"idx": index, "kind": kind, "run_id": run_id, "owner": owner, "commit_index": commit_index, "entry": entry}
         values["content_hash"] = content_hash
@@ -100,7 +100,7 @@ class StoredLogRows:
         return dict(found)
 
     def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
-        """Count an owner's entries of a kind over a pack among the first ``size``; ``None``: commitments without a pack."""
+        """Count an owner's entries of a kind over a pack among the first ``size``; hash ``None``: those without a pack."""
         of = log_entries.c
         query = select(func.count()).where(of.owner == owner, of.content_hash == content_hash, of.kind == kind, of.idx < size)
         return int(self._connection.execute(query).scalar_one())

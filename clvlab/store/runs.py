@@ -19,7 +19,7 @@ from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.tables import agent_errors, agent_results, receipts, run_chunks, runs
 
 # Lines of a run are deflated in chunks that together are the body of one gzip file (RFC 1951, section 2; RFC 1952, section 2.3;
-# zlib manual, ``Z_FULL_FLUSH``). A chunk can be read alone, so that one decision of a million costs one chunk, and a whole part
+# zlib manual, ``Z_FULL_FLUSH``). A chunk can be read alone, so reading one of a million decisions costs one chunk. A whole part
 # is sent unchanged to clients that accept gzip.
 
 
@@ -27,12 +27,12 @@ HEADER = b"\x1f\x8b\x08\0\0\0\0\0\x04\xff"
 """The ten bytes before the chunks of a part: deflate, no name, no time, fastest level, unknown system."""
 
 _CHUNK_BYTES = 128 << 10
-_LEVEL = 1  # a sixth of the default's time, for four fifths of its ratio
+_LEVEL = 1  # takes a sixth of the default level's time, and has four fifths of its ratio
 _RAW = -zlib.MAX_WBITS
 
 
 class StoredChunk(NamedTuple):
-    """Whole lines: number of the first, plain bytes and stored bytes."""
+    """Whole lines: the number of the first line, the plain bytes, and the stored bytes."""
 
     first_line: int
     size: int
@@ -58,9 +58,9 @@ def chunks(text: bytes) -> Iterator[StoredChunk]:
 
 
 def lines_of(stored: bytes, size: int | None) -> bytes:
-    """Return the lines of a chunk; one without a size predates compression.
+    """Return the lines of a chunk; a chunk without a size predates compression.
 
-    A damaged chunk returns wrong bytes, which the hash of the part shows.
+    A damaged chunk gives wrong bytes, which the hash of the part reveals.
     """
     if size is None:
         return stored
@@ -88,7 +88,7 @@ class Part(StrEnum):
 
 
 class RunRow(EvidenceHashes):
-    """A run without its bytes; ``checks`` have a verdict and a detail each."""
+    """A run without its bytes; each of ``checks`` has a verdict and a detail."""
 
     run_id: str
     kind: str
@@ -113,7 +113,7 @@ _ROW = select(*columns(runs, RunRow))
 
 
 def add(connection: Connection, values: Mapping[str, object]) -> bool:
-    """Record a run before its tape is opened; return whether it must be performed: it is new, had failed, or was removed."""
+    """Record a run before its tape is opened; return whether it must be performed, as it is new, had failed or was removed."""
     added = connection.execute(
         insert(connection, runs).values(status=RunStatus.QUEUED, **values).on_conflict_do_nothing().returning(runs.c.run_id)
     )
@@ -148,17 +148,17 @@ def commit_to(connection: Connection, run_id: str, commit_index: int) -> None:
 
 
 def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks: Any, metrics: Any, ts_ms: int) -> bool:
-    """Store a sealed run under its row; return whether it was not sealed before. The same bytes again change nothing.
+    """Store a sealed run under its row; return True if it was not sealed before. Storing the same bytes again changes nothing.
 
     Raises
     ------
     RunConflictError
-        The run is, or was before its removal, sealed with other bytes.
+        The run is sealed with other bytes, or was before its removal.
     """
     stored = row(connection, run.run_id, lock=True)
     if stored is None:
         raise ValueError(f"run {run.run_id} must be on record before it is sealed")
-    # The manifest binds evidence and scores: equal manifests mean equal bytes.
+    # The manifest binds evidence and scores, so equal manifests mean equal bytes.
     if stored["manifest_hash"] not in (None, run.manifest_hash):
         raise RunConflictError(run.run_id, stored["manifest_hash"], run.manifest_hash)
     if stored["status"] == RunStatus.SEALED:
@@ -240,7 +240,7 @@ def _joined(connection: Connection, table: Table, run_id: str, *conditions: Any)
 
 
 def line(connection: Connection, run_id: str, part: Part, number: int) -> bytes | None:
-    """Read one line, counted from 0, without its line feed; ``None`` past the end. Reads one chunk, however long the run."""
+    """Read one line, counted from 0, without its line feed; ``None`` past the end. Only one chunk is read."""
     found = connection.execute(
         select(run_chunks.c.first_line, run_chunks.c.lines, run_chunks.c.size)
         .where(run_chunks.c.run_id == run_id, run_chunks.c.part == part, run_chunks.c.first_line <= number)
@@ -288,7 +288,7 @@ def page(
     limit: int,
     where: Sequence[ColumnElement[bool]] = (),
 ) -> list[_T]:
-    """Return rows of a table newest first, those before ``after`` (created_ts_ms, key), that meet all conditions."""
+    """Return the rows of a table that meet all conditions and come before ``after`` (created_ts_ms, key), newest first."""
     order = (table.c.created_ts_ms, table.c[key])
     query = select(*columns(table, kind)).where(*where)
     if after is not None:

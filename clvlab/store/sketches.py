@@ -1,4 +1,4 @@
-"""Sketches of an agent's decisions: those with the smallest hashes, by which two agents are compared.
+"""Sketches for comparing two agents: a sketch has the decisions with the smallest hashes.
 
 References
 ----------
@@ -17,12 +17,12 @@ import numpy.typing as npt
 import polars as pl
 
 GROUPS_COMPARED = 500
-"""Number of an owner's newest groups that a row is compared with, which bounds the cost of a seal."""
+"""A row is compared with this many of its owner's newest groups, which bounds the cost of a seal."""
 
 ALIKE_IN = ("causality", "knowledge", "hindsight_possible")
 """Columns that must agree within a group, so that no row hides behind another's label."""
 
-_KEPT = 256  # up to this many decisions a sketch is the whole set; beyond, the share has an error of 1.4 % at most
+_KEPT = 256  # up to this many decisions a sketch is the whole set; with more, the share has an error of at most 1.4 %
 _ALIKE_PERCENT = 95
 _Hashes = npt.NDArray[np.uint64]
 
@@ -30,8 +30,8 @@ _Hashes = npt.NDArray[np.uint64]
 def sketches(scores: pl.DataFrame, source: str, agent_ids: Collection[str]) -> dict[str, bytes]:
     """Return the sketch of each agent's decisions in ``SCORES``; empty for an agent without decisions.
 
-    ``source`` is the content hash of the pack, as equal fixture ids of two packs differ. Abstentions name no market and are
-    left out.
+    ``source`` is the content hash of the pack, because equal fixture ids of two packs are different fixtures. Abstentions are
+    left out, as they name no market.
     """
     made = scores.filter(pl.col("market_key").is_not_null()).select(
         pl.col("agent_id", "market_key", "side").cast(pl.String), "fixture_id", "tick_seq"
@@ -80,7 +80,7 @@ class Groups:
         self._leading = deque(leading, maxlen=GROUPS_COMPARED)
 
     def place(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the first row of a row's group; ``None`` if it starts a group, as it does if it is older."""
+        """Return the first row of a row's group, ``None`` for a new group; an older row then takes the first place."""
         found = next((other for other in self._leading if _is_of_one_group(row, other)), None)
         if found is None:
             self._leading.append(row)

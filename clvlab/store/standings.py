@@ -1,4 +1,4 @@
-"""Sums of runs per owner and agent: a row per run and agent, and one over all runs, updated at every seal.
+"""Sums of runs per owner and agent: one row per run and agent, and one over all runs, updated at every seal.
 
 A fixture counts once in a row, by the first result in the log; a repetition increases only ``runs``.
 """
@@ -80,7 +80,7 @@ def counted_in(connection: Connection, row: Row) -> list[tuple[str, int]]:
 
 
 def count(connection: Connection, row: Row, content_hash: str, run_id_of: Mapping[int, str]) -> None:
-    """Add fixtures to a row with the run of each; the log's lock excludes concurrent additions."""
+    """Add fixtures to a row, each with its run; the log's lock excludes concurrent additions."""
     owner, agent_id = row
     key = {"owner": owner, "agent_id": agent_id, "content_hash": content_hash}
     noted = [{**key, "fixture_id": fixture_id, "run_id": run_id} for fixture_id, run_id in run_id_of.items()]
@@ -89,7 +89,7 @@ def count(connection: Connection, row: Row, content_hash: str, run_id_of: Mappin
 
 
 def brought(connection: Connection, run_id: str) -> list[tuple[Row, str, int]]:
-    """Return the fixtures that a run was the first to add: row, content hash of the pack, and id."""
+    """Return the fixtures that a run added first, each with row, content hash of the pack, and id."""
     of = counted_fixtures.c
     query = select(of.owner, of.agent_id, of.content_hash, of.fixture_id).where(of.run_id == run_id)
     return [((owner, agent_id), pack, fixture_id) for owner, agent_id, pack, fixture_id in connection.execute(query)]
@@ -155,7 +155,7 @@ def _standing(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def _pooled(found: Sequence[Mapping[str, Any]]) -> Mapping[str, object]:
-    """Pool the description of an agent: differing values become mixed or ``None``, and the weakest knowledge holds."""
+    """Pool the descriptions of an agent: differing values become ``mixed`` or ``None``, and knowledge becomes the weakest."""
     sketch = None if any(row["sketch"] is None for row in found) else joined(row["sketch"] for row in found)
     knowledge = reduce(weakest, (row["knowledge"] for row in found))
     indices = [row["commit_index"] for row in found if row["commit_index"] is not None]
@@ -177,17 +177,17 @@ def _common(found: Sequence[Mapping[str, Any]], name: str, otherwise: str | None
 
 
 def _named(sums: Mapping[str, int], label: str) -> Mapping[str, object]:
-    """Return label and rank key of a row: by mean CLV, rows without one last, ties by the label's code points."""
+    """Return label and rank key of a row; the key sorts by mean CLV, rows without a mean last, ties by the label."""
     actions = sums["action_count"]
     ranked = 0.0 - sums["total_clv_bps"] / actions if actions else math.inf
     bits = int.from_bytes(struct.pack(">d", ranked))
-    # IEEE 754: the bits of positive doubles sort as they do, those of negative ones in reverse.
+    # IEEE 754: the bits of positive doubles sort like their values, the bits of negative ones in reverse.
     ordered = bits ^ (_ALL_BITS if bits >> 63 else 1 << 63)
     return {"label": label, "rank_key": ordered.to_bytes(8) + label.encode(errors="replace")}
 
 
 def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> None:
-    """Compare changed rows, and those that were like them, with the first of every group of the owner."""
+    """Compare changed rows, and rows in their former groups, with the first row of every group of the owner."""
     own = standings.c
     named = (*(own[name] for name in ALIKE_IN), own.agent_id, own.position, own.sketch, own.first_alike)
     query = select(*named).where(own.owner == owner)
@@ -212,8 +212,8 @@ def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> No
 class RowQuery:
     """Filters and order of rows.
 
-    ``grouped`` returns only the oldest of an owner's rows with the same decisions; ``apart`` puts rows that may hold the past
-    last.
+    ``grouped`` returns only the oldest of an owner's rows with the same decisions. ``apart`` puts rows that may contain past
+    prices last.
     """
 
     causality: str | None = None
@@ -276,7 +276,7 @@ def revision(connection: Connection) -> str:
 
 
 def _change_revision(connection: Connection) -> None:
-    """Change the token before any row: its lock is held to the end, so that no two writers deadlock."""
+    """Change the token before any row; its lock is held until the transaction ends, so that writers do not deadlock."""
     changed = insert(connection, revisions).values(name=_LEADERBOARD, revision=token_hex(8))
     connection.execute(changed.on_conflict_do_update(index_elements=["name"], set_={"revision": changed.excluded.revision}))
 
@@ -290,7 +290,7 @@ def count_anchor(connection: Connection, run_id: str, before: str, after: str) -
 
 
 def count_failing(connection: Connection, run_id: str, *, failing: bool) -> None:
-    """Count in the standings whether a blocking check of a run fails, by its newest verification."""
+    """Update the standings' count of runs with a failing blocking check, by the newest verification of a run."""
     own = agent_results.c
     changed = (own.run_id == run_id) & (own.failing != failing)
     if connection.execute(select(own.run_id).where(changed).limit(1)).first() is None:
@@ -314,10 +314,10 @@ def results_of(connection: Connection, run_id: str) -> list[ResultRow]:
 
 
 def sealed_run_ids(connection: Connection) -> list[str]:
-    """Return the ids of all runs that were ever sealed, in log order; runs from before the log come first."""
+    """Return the ids of all runs ever sealed, in log order; runs older than the log come first."""
     ended = log_entries.alias()
     result = (ended.c.run_id == runs.c.run_id) & (ended.c.kind == "RESULT")
-    query = select(runs.c.run_id).outerjoin(ended, result).where(runs.c.manifest_hash.is_not(None))  # removed ones too
+    query = select(runs.c.run_id).outerjoin(ended, result).where(runs.c.manifest_hash.is_not(None))  # also of removed runs
     unlogged_first = func.coalesce(ended.c.idx, -1)
     return list(connection.execute(query.order_by(unlogged_first, runs.c.sealed_ts_ms, runs.c.run_id)).scalars())
 

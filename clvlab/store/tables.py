@@ -77,7 +77,7 @@ competitions = Table(
     Column("fixture_id", BigInteger),
     Column("content_hash", Name),
     Column("run_id", Name),  # of the sealed run; null until then
-    Column("cause", Name),  # why the last start failed
+    Column("cause", Name),  # cause of the last failed start
     Column("claimed_from", Name),  # the status to return to if the start fails
     Column("started_seq", BigInteger),  # seq of the newest COMPETITION_STARTED
     Column("next_seq", BigInteger, nullable=False),
@@ -120,7 +120,7 @@ instances = Table(
     "instances",
     metadata,
     Column("instance_id", Name, primary_key=True),
-    Column("owner", Name),  # null: no owner, and so invisible
+    Column("owner", Name),  # null: without an owner, so invisible
     Column("template", Name, nullable=False),
     Column("run_id", Name, nullable=False),
     Column("record", Json, nullable=False),
@@ -171,7 +171,7 @@ jobs = Table(
     Index(None, "run_id"),
 )
 
-# Turns of owners in claiming jobs: the one whose turn is longest ago is next.
+# Turns of owners in claiming jobs; the owner whose turn is longest ago is next.
 turns = Table("turns", metadata, Column("owner", Name, primary_key=True), Column("turn", BigInteger, nullable=False))
 
 runs = Table(
@@ -184,8 +184,8 @@ runs = Table(
     Column("source_mode", Name, nullable=False),
     Column("mode_label", Name, nullable=False),
     Column("lineage", Json, nullable=False),
-    Column("owner", Name),  # the owner of the commitment; null before there was a log
-    Column("pack_id", Name),  # null of runs older than the column
+    Column("owner", Name),  # owner of the commitment; null for runs older than the log
+    Column("pack_id", Name),  # null for runs older than the column
     Column("content_hash", Name),
     Column("cause", Name),
     Column("created_ts_ms", BigInteger, nullable=False),
@@ -196,15 +196,15 @@ runs = Table(
     Column("checks", Json),  # verdict and detail of each check, as recomputed at the seal or by the newest verification
     Column("checked_ts_ms", BigInteger),
     Column("metrics", Json),
-    Column("commit_index", BigInteger),  # the log's entry that committed to the run; null before there was a log
-    Column("ranked", Boolean, nullable=False, server_default=true()),  # false over an upload that the catalog does not have
-    Column("stored_bytes", BigInteger),  # of lines, events and report; null until it is sealed
+    Column("commit_index", BigInteger),  # log entry that committed to the run; null for runs older than the log
+    Column("ranked", Boolean, nullable=False, server_default=true()),  # false over an upload that the catalog lacks
+    Column("stored_bytes", BigInteger),  # size of lines, events and report; null until the seal
     Index(None, "created_ts_ms", "run_id"),
     Index(None, "owner", "created_ts_ms"),
     Index(None, "pack_id", "created_ts_ms"),
 )
 
-# Lines of a sealed run, cut at lines: one decision of a million reads one chunk of each part.
+# Chunks of whole lines of a sealed run: reading one of a million decisions reads one chunk of each part.
 run_chunks = Table(
     "run_chunks",
     metadata,
@@ -212,20 +212,20 @@ run_chunks = Table(
     Column("part", Name, primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
     Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.runs`` says
-    Column("size", BigInteger),  # of the plain lines; null of older ones, which are not deflated
+    Column("size", BigInteger),  # size of the plain lines; null for older rows, which are not deflated
 )
 
-# Receipts of venues: apart from the evidence, and never read for a score.
+# Receipts of venues, which are not evidence and never read for a score.
 receipts = Table(
     "receipts",
     metadata,
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("first_line", BigInteger, primary_key=True),
     Column("lines", LargeBinary, nullable=False),  # deflated, as ``clvlab.store.runs`` says
-    Column("size", BigInteger),  # of the plain lines; null of older ones, which are not deflated
+    Column("size", BigInteger),  # size of the plain lines; null for older rows, which are not deflated
 )
 
-# Errors of failed agents in a sealed run: apart from the evidence, and for its owner alone.
+# Errors of failed agents in a sealed run, which are not evidence; only the run's owner may read them.
 agent_errors = Table(
     "agent_errors",
     metadata,
@@ -255,9 +255,9 @@ log_entries = Table(
     Column("kind", Name, nullable=False),
     Column("run_id", Name, nullable=False),
     Column("owner", Name, nullable=False),
-    Column("commit_index", BigInteger, unique=True),  # of outcomes: a commitment has at most one
+    Column("commit_index", BigInteger, unique=True),  # for outcomes; a commitment has at most one
     Column("entry", LargeBinary, nullable=False),
-    Column("content_hash", Name),  # of the pack that the commitment names; null of older ones, which name none
+    Column("content_hash", Name),  # pack that the commitment names; null for older commitments
     Index(None, "run_id"),
     Index(None, "owner", "kind"),
     Index(None, "owner", "content_hash", "kind", "idx"),
@@ -287,7 +287,7 @@ class Sums(TypedDict):
 
 
 class CountedRuns(TypedDict):
-    """Numbers of an agent's runs with a property; all but the first count runs with a fixture that no earlier one had."""
+    """Numbers of an agent's runs with a property; all but the first count only runs that added a fixture."""
 
     runs: int
     counted_runs: int
@@ -305,11 +305,11 @@ RUN_COUNTS = tuple(CountedRuns.__annotations__)
 def _facts() -> list[Column[Any]]:
     return [
         Column("strategy", Name, nullable=False),
-        Column("causality", Name, nullable=False),  # as it is shown
-        Column("config_hash", Name),  # null of a row whose runs have several
+        Column("causality", Name, nullable=False),  # the displayed label
+        Column("config_hash", Name),  # null for a row whose runs have several
         Column("knowledge", Name, nullable=False),
         Column("commit_index", BigInteger),  # the log's entry that committed to the agent before its prices were known
-        Column("sketch", LargeBinary),  # of its decisions; null of older runs, which are never grouped
+        Column("sketch", LargeBinary),  # sketch of its decisions; null for older runs, which are never grouped
     ]
 
 
@@ -321,7 +321,7 @@ agent_results = Table(
     Column("agent_id", Name, primary_key=True),
     Column("owner", Name, nullable=False),
     *(Column(name, BigInteger, nullable=False) for name in Sums.__annotations__),
-    Column("fixtures", BigInteger, nullable=False),  # number that it was the first to add
+    Column("fixtures", BigInteger, nullable=False),  # number of fixtures that the run added first
     Column("proof_mode", Name, nullable=False),
     Column("source_mode", Name, nullable=False),
     Column("failing", Boolean, nullable=False),  # a blocking check of the run failed
@@ -329,7 +329,7 @@ agent_results = Table(
     Index(None, "owner", "config_hash"),
 )
 
-# Fixtures that a row of the leaderboard has already: a repetition adds nothing.
+# Fixtures that a row of the leaderboard already counts; a repetition does not add them again.
 counted_fixtures = Table(
     "counted_fixtures",
     metadata,
@@ -337,7 +337,7 @@ counted_fixtures = Table(
     Column("agent_id", Name, primary_key=True),
     Column("content_hash", Name, primary_key=True),
     Column("fixture_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("run_id", Name, nullable=False),  # the first that added it
+    Column("run_id", Name, nullable=False),  # first run that added it
     Index(None, "run_id"),
 )
 
@@ -353,7 +353,7 @@ standings = Table(
     Column("hindsight_possible", Boolean, nullable=False),
     Column("label", Name, nullable=False),  # unique, and empty until the rows of an older database are pooled again
     Column("rank_key", LargeBinary, nullable=False),  # sorts in rank order
-    Column("first_alike", Name, nullable=False),  # agent id of the owner's first row with the same decisions: its own if none
+    Column("first_alike", Name, nullable=False),  # agent id of the owner's first row with the same decisions
     Index(None, "label"),
     Index(None, "rank_key"),
     Index(None, "hindsight_possible", "rank_key"),
@@ -371,7 +371,7 @@ reports = Table(
     Column("backtest_id", Name, primary_key=True),
     Column("run_id", Name, nullable=False),
     Column("pack_id", Name, nullable=False),
-    Column("fixture_id", BigInteger),  # null of a report on several
+    Column("fixture_id", BigInteger),  # null for a report on several fixtures
     Column("created_ts_ms", BigInteger, nullable=False),
     Column("report", Json, nullable=False),
     ForeignKeyConstraint(["run_id"], ["runs.run_id"]),
@@ -379,7 +379,7 @@ reports = Table(
     Index(None, "run_id"),
 )
 
-# Bytes of the runs of an owner, and of those without a token.
+# Bytes of the runs of each owner, and of runs without a token.
 usage = Table("usage", metadata, Column("owner", Name, primary_key=True), Column("bytes", BigInteger, nullable=False))
 
 # Requests for a backtest by key; the key may cancel its request.
@@ -388,7 +388,7 @@ backtest_requests = Table(
     metadata,
     Column("key", Name, primary_key=True),
     Column("run_id", Name, nullable=False),
-    Column("given", Boolean, nullable=False),  # chosen by the caller, and so kept when the run is over
+    Column("given", Boolean, nullable=False),  # the caller chose the key, which is then kept after the run
     Column("active", Boolean, nullable=False),  # its holder waits for the run
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "run_id"),
@@ -410,9 +410,9 @@ plans = Table(
     metadata,
     Column("plan_id", Name, primary_key=True),
     Column("content_hash", Name, nullable=False),
-    Column("idx", BigInteger, nullable=False),  # of its entry in the log
+    Column("idx", BigInteger, nullable=False),  # index of its log entry
     Column("opened", Boolean, nullable=False),
-    Column("trials_before", BigInteger, nullable=False),  # over its pack
+    Column("trials_before", BigInteger, nullable=False),  # trials over its pack
     Column("payload", Json, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
 )

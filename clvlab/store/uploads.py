@@ -61,7 +61,7 @@ def delete(connection: Connection, owner: str, pack_id: str) -> None:
 
 
 def user(connection: Connection, owner: str, pack_id: str, content_hash: str) -> str | None:
-    """Name what still needs an owner's pack: a bound competition that is not over, or a run that is not sealed."""
+    """Return the name of a user of an owner's pack: a bound competition that is not over, or an unsealed run."""
     bound = competitions.c
     competition = connection.execute(
         select(bound.competition_id).where(

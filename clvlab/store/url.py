@@ -1,6 +1,6 @@
-"""The URL of a database, parsed by a rule of our own, so that no message holds a part of a password.
+"""The URL of a database, parsed by a strict rule, so that messages never contain a part of a password.
 
-Lenient parsers take the rest of a password with ``@`` for a host, and show it in errors and logs.
+Lenient parsers take the part of a password after an ``@`` for a host, and show it in errors and logs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_database_url(text: str) -> bool:
 
 
 def require_there(text: str) -> None:
-    """Require an existing file of SQLite, which opening would create; other databases report it themselves.
+    """Require that a file of SQLite exists, because opening would create it; other databases report this themselves.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def require_there(text: str) -> None:
 
 
 def public_text(place: URL) -> str:
-    """Return the public form of the URL: without user, password, and options but a socket's folder."""
+    """Return the public form of the URL: without user, password and options, except a socket's folder."""
     query = {"host": place.query["host"]} if "host" in place.query else {}
     return URL.create(place.get_backend_name(), None, None, place.host, place.port, place.database, query).render_as_string()
 
@@ -61,13 +61,13 @@ def public_text(place: URL) -> str:
 def database_url(text: str) -> URL:
     """Parse the URL of a database.
 
-    A character that could end its part must be percent-encoded. So a URL has at most one ``@``, before which are user and
+    A character that could end a part of the URL must be percent-encoded. So a URL has at most one ``@``, after user and
     password, and no part of a password can be taken for a host, a port, a database or an option.
 
     Raises
     ------
     DatabaseUrlError
-        The text is not such a URL; the message states the rule and repeats nothing of the URL.
+        The text is not such a URL; the message states the rule and contains no part of the URL.
     MissingExtraError
         The driver is not installed.
     """
@@ -77,7 +77,7 @@ def database_url(text: str) -> URL:
     try:
         return _sqlite(found[2]) if found[1] == "sqlite" else _postgresql(found[2])
     except UnicodeError:
-        raise DatabaseUrlError("the database URL is not UTF-8: " + _FORM) from None  # the cause contains the unreadable text
+        raise DatabaseUrlError("the database URL is not UTF-8: " + _FORM) from None  # the cause would show the unreadable text
 
 
 def _sqlite(rest: str) -> URL:
@@ -95,7 +95,7 @@ def _postgresql(rest: str) -> URL:
     if found is None or int(found["port"] or 0) > 65_535:
         raise DatabaseUrlError("the database URL can't be read: " + _FORM)
     options = _options(found["query"], _libpq_options())
-    password = options.pop("password", None)  # where every library knows that it is a password
+    password = options.pop("password", None)  # moved to a place that every library treats as a password
     if password is None and found["password"] is not None:
         password = _text(found["password"])
     return URL.create(
@@ -113,7 +113,7 @@ def _options(query: str | None, known: Collection[str]) -> dict[str, str]:
     options: dict[str, str] = {}
     for number, pair in enumerate(query.split("&") if query else (), 1):
         name, equals, value = pair.partition("=")
-        if not equals or name not in known:  # it may be the rest of a password with & in it
+        if not equals or name not in known:  # it may be the rest of a password with an &
             raise DatabaseUrlError(
                 f"option {number} of the database URL is not NAME=VALUE with a known name; in a value & is %26"
             )
@@ -125,7 +125,7 @@ def _options(query: str | None, known: Collection[str]) -> dict[str, str]:
 
 def _text(part: str) -> str:
     text = unquote(part, errors="strict")
-    text.encode()  # bytes of the environment that are not UTF-8 can't be sent
+    text.encode()  # refuses bytes of the environment that are not UTF-8
     return text
 
 

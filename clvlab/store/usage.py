@@ -27,7 +27,7 @@ from clvlab.store.tables import (
 
 
 def belongings(connection: Connection, owner: str) -> Belongings:
-    """Count the instances and competitions of an owner, and its runs as the log's index counts them."""
+    """Count the instances and competitions of an owner, and its runs by the log's index."""
     query = select(log_entries.c.kind, func.count()).where(log_entries.c.owner == owner).group_by(log_entries.c.kind)
     tally: dict[str, int] = dict(connection.execute(query).all())
     return {
@@ -65,7 +65,7 @@ def total_bytes(connection: Connection) -> int:
 
 
 def weigh(connection: Connection, run_id: str) -> None:
-    """Store the bytes of a sealed run, events and report included, for the run and its owner."""
+    """Store the size of a sealed run, including events and report, for the run and its owner."""
     run = connection.execute(
         select(runs.c.owner, runs.c.origin_id, runs.c.stored_bytes, func.length(runs.c.manifest).label("manifest")).where(
             runs.c.run_id == run_id
@@ -95,11 +95,11 @@ def sealed_before(connection: Connection, owner: str, kind: str, ts_ms: int, lim
 
 
 def remove(connection: Connection, run_id: str) -> int:
-    """Remove the bytes of a sealed run and its report, but not its row, hashes and counts; return how many bytes."""
+    """Remove the bytes of a sealed run and its report, and return their number; row, hashes and counts stay."""
     run = connection.execute(
         select(runs.c.owner, runs.c.status, runs.c.stored_bytes).where(runs.c.run_id == run_id).with_for_update()
     ).one()
-    if run.status != RunStatus.SEALED:  # by another process
+    if run.status != RunStatus.SEALED:  # another process removed it
         return 0
     for table in (run_chunks, receipts, agent_errors, reports, backtest_requests):
         connection.execute(delete(table).where(table.c.run_id == run_id))

@@ -1,7 +1,7 @@
-"""Time limits of PostgreSQL, so that a client that stops within a transaction blocks others only briefly.
+"""Time limits of PostgreSQL, so that a client that halts within a transaction blocks others only briefly.
 
-A paused machine keeps its connections open and its locks held. The server ends a transaction that is silent while it holds the
-run log, a client waiting for a lock gives up with an error, and a peer that acknowledges nothing is disconnected.
+A paused machine keeps its connections open and its locks held. So the server ends a transaction that is idle while it holds the
+run log, a client that waits too long for a lock gets an error, and a peer that acknowledges nothing is disconnected.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Waits:
 
 
 def lock_log(connection: Connection) -> None:
-    """Exclude every other writer of the run log until the transaction ends, which must not be idle for long from here on."""
+    """Exclude other writers of the run log until the transaction ends; from now on the transaction must not idle for long."""
     if connection.dialect.name == "postgresql":  # SQLite has one writer anyway
         waits: Waits = connection.get_execution_options()[WAITS]
         limit = f"SET LOCAL idle_in_transaction_session_timeout = {_ms(waits.log_s)}"

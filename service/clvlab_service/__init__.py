@@ -1,1 +1,1 @@
-"""The HTTP service: reads typed input, asks the application, shapes the response; holds no rule, SQL or hash."""
+"""The HTTP service: it reads typed input, calls the application and shapes the response. It has no rules, SQL or hashes."""

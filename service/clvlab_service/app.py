@@ -44,7 +44,7 @@ _POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-in
 
 
 def install_docs_page(app: FastAPI) -> None:
-    """Serve Swagger UI under ``/docs``; its content security policy lets it ask nobody but this service."""
+    """Serve Swagger UI under ``/docs``; its content security policy allows requests to this service only."""
     assets = files("fastapi_offline") / "static"
     app.mount(_ASSETS, StaticFiles(directory=str(assets)), name="docs-assets")
 
@@ -64,7 +64,7 @@ def install_docs_page(app: FastAPI) -> None:
 
 
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")
-_STREAM_WORKERS, _HANDSHAKES = 2, 100  # threads that read for streams, and who may ask for one at once
+_STREAM_WORKERS, _HANDSHAKES = 2, 100  # threads that read for streams, and callers that may wait for one
 _EXPOSED = (
     "Allow",
     "Content-Disposition",
@@ -103,7 +103,7 @@ _BOARDS_BYTES = 16 << 20
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Build the service; the store is opened, and workers start, when the server starts it.
+    """Build the service; its store is opened and its workers are started when the server starts it.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.boards = BoundedCache(_BOARDS_BYTES, len)
     app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
-    for router in (*_PAGES, catalog.assets_router, *_ROUTERS):  # pages first: they step aside where none is asked for
+    for router in (*_PAGES, catalog.assets_router, *_ROUTERS):  # pages first: they match only requests that prefer a page
         app.include_router(router)
     install_error_handlers(app)
     install_docs_page(app)
@@ -158,8 +158,8 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def _trust(app: FastAPI, proxies: Collection[IPv4Network | IPv6Network]) -> None:
-    """Take the client and the scheme that proxies of these networks name for those of a request."""
-    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # another server need not have it
+    """Trust the client address and scheme that proxies of these networks send."""
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # imported here: other servers work without it
 
     networks = [str(network) for network in proxies]
     # A socket for both kinds of address shows a peer with an IPv4 address as ::ffff:10.0.0.1.
@@ -171,7 +171,7 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
     pools = {
         "backtests": (settings.public_workers, settings.public_queue),
         "proofs": (settings.proof_workers, settings.proof_queue),
-        "sheets": (1, settings.proof_queue),  # they take seconds, and nobody verifies behind them
+        "sheets": (1, settings.proof_queue),  # a tear sheet takes seconds, so it has its own pool
         "owner": (settings.owner_workers, settings.owner_queue),
         "uploads": (settings.upload_workers, settings.upload_queue),
         "reads": (settings.read_workers, settings.read_queue),

@@ -1,4 +1,4 @@
-"""Who calls: the principal's DID, from a bearer token that an external identity provider signed."""
+"""Authentication: the caller's DID, from a bearer token that an external identity provider signed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from clvlab_service.settings import Settings
 
 # Public keys that sign tokens: one PEM file, or a JWKS that is fetched in the background.
 #
-# A request never waits for more than one short fetch: known keys are looked up in memory, an unknown key id asks for a fetch
-# that all waiting requests share and that happens at most once per cooldown. While the provider is down the last keys serve, up
-# to a maximum age. PyJWKClient promises none of these: under its lock known keys wait for a fetch, its cooldown begins after
-# fetches that succeed only, an expired set is gone while the provider is down, and a set of any size is read.
+# A request waits for at most one short fetch. Known keys are looked up in memory. An unknown key id starts a fetch, at most
+# once per cooldown, and all waiting requests share it. While the provider is down, the last keys are used up to a maximum age.
+# PyJWKClient has none of these properties: its lock makes known keys wait for a fetch, its cooldown begins only after a
+# successful fetch, it drops an expired set while the provider is down, and it reads a set of any size.
 
 
 ALGORITHMS = ("ES256", "RS256", "EdDSA")
@@ -40,20 +40,20 @@ _MIN_RSA_BITS = 2048
 
 
 class TokenKeys(Protocol):
-    """Where keys come from."""
+    """A source of public keys."""
 
     async def key(self, key_id: str | None) -> PyJWK | None:
-        """Return the key of this id, or null."""
+        """Return the key of this id, or ``None``."""
 
     async def start(self) -> None:
-        """Begin to keep keys fresh."""
+        """Start to refresh keys."""
 
     async def stop(self) -> None:
-        """End what was started."""
+        """Stop refreshing keys."""
 
 
 class NoKeys:
-    """Nothing is configured, so no token is good."""
+    """The source of a service without configured keys: every token is refused."""
 
     async def key(self, key_id: str | None) -> PyJWK | None:  # noqa: ARG002
         return None
@@ -66,12 +66,12 @@ class NoKeys:
 
 
 class FileKey(NoKeys):
-    """One public key of a PEM file, whatever key id a token names.
+    """One public key of a PEM file; the key id of a token is ignored.
 
     Raises
     ------
     ValueError
-        No public key in the file, or of a kind that signs none of ``ALGORITHMS``.
+        The file has no public key, or its key fits none of ``ALGORITHMS``.
     OSError
         The file can't be read.
     """
@@ -99,11 +99,11 @@ class JwksKeys:
     Parameters
     ----------
     url
-        Where the JWKS (RFC 7517) is.
+        URL of the JWKS (RFC 7517).
     refresh_s, cooldown_s, max_stale_s
-        Seconds between background fetches, between fetches for unknown key ids, and before old keys stop to serve.
+        Seconds between background fetches, seconds between fetches for unknown key ids, and maximal age of keys in seconds.
     clock
-        Monotonic seconds.
+        Clock that returns monotonic seconds.
     """
 
     def __init__(
@@ -123,11 +123,11 @@ class JwksKeys:
         self._background: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Fetch in the background from now on; a provider that is down does not keep the service from starting."""
+        """Start to fetch in the background; the service starts even if the provider is down."""
         self._background = asyncio.create_task(self._keep_fresh())
 
     async def stop(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the fetches under way."""
         for task in (self._background, self._fetching):
             if task:
                 task.cancel()
@@ -135,7 +135,7 @@ class JwksKeys:
                     await task
 
     async def key(self, key_id: str | None) -> PyJWK | None:
-        """Return the key of this id; an unknown id waits for one shared fetch, unless one was a moment ago."""
+        """Return the key of this id; an unknown id waits for one shared fetch, unless the cooldown of the last one lasts."""
         if (known := self._key(key_id)) is not None:
             return known
         if self._fetching or self._clock() - self._asked_at >= self._cooldown_s:
@@ -184,7 +184,7 @@ async def _small_json(client: httpx2.AsyncClient, url: str) -> Any:
 
 
 def _signing_keys(document: Any) -> list[PyJWK]:
-    """Return the keys for signatures by an allowed algorithm; one that can't be read is left out (RFC 7517, section 5)."""
+    """Return the signature keys of an allowed algorithm; unreadable keys are skipped (RFC 7517, section 5)."""
     if not isinstance(document, dict):
         raise ValueError("the JWKS is not a JSON object")
     keys = [key for key in PyJWKSet.from_dict(document) if key.algorithm_name in ALGORITHMS and not _unfit(key)]
@@ -217,11 +217,11 @@ class Authenticator:
     Attributes
     ----------
     keys
-        Where public keys come from.
+        Source of public keys.
     issuer, audience
-        What ``iss`` and ``aud`` must say.
+        Required values of ``iss`` and ``aud``.
     max_lifetime_s
-        Longest ``exp`` - ``iat``: the library takes any ``exp``, also one in a billion years.
+        Maximum of ``exp`` - ``iat``; the library itself accepts an ``exp`` in a billion years.
     """
 
     keys: TokenKeys
@@ -235,12 +235,12 @@ class Authenticator:
         Parameters
         ----------
         authorization
-            The header as sent.
+            Value of the header ``Authorization``.
 
         Raises
         ------
         InvalidTokenError
-            Missing, malformed, wrongly signed, expired, or without a DID.
+            The token is missing, malformed, wrongly signed or expired, or has no DID.
         """
         token = _bearer(authorization)
         try:
@@ -283,7 +283,7 @@ def _bearer(authorization: str | None) -> str:
 
 
 def authenticator(settings: Settings, log: structlog.typing.FilteringBoundLogger) -> Authenticator:
-    """Build the authenticator that the settings ask for; without keys it refuses every token.
+    """Build the authenticator of the settings; without keys it refuses every token.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON in UTF-8, and nothing that only looks like it."""
+"""Bodies of requests: strict JSON in UTF-8."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_EXCERPT = 100
 
 
 class JsonRoute(APIRoute):
-    """Reads a body as JSON if it says that it is, and refuses another: 415 by its type, 400 by its content."""
+    """Reads a body that is declared as JSON; another type gets 415, and content that is not JSON gets 400."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -37,7 +37,7 @@ class JsonRoute(APIRoute):
 
 
 class _JsonRequest(Request):
-    """A request as the framework reads it: first the body, and that as JSON if a body is declared and one was sent."""
+    """A request whose body is read first; it is parsed as JSON if the route declares a body and the client sent one."""
 
     async def body(self) -> bytes:
         body = await super().body()
@@ -52,7 +52,7 @@ class _JsonRequest(Request):
 def _refuse_other_forms(headers: Headers) -> None:
     """Refuse a media type or coding that is not read (RFC 9110, section 15.5.16).
 
-    Without a type it is refused too: a page of another site can send such a body without asking, as it can a form or text.
+    A body without a type is refused too, because a page of another site can send one without a CORS preflight, like a form.
     """
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
@@ -66,9 +66,9 @@ def _refuse_other_forms(headers: Headers) -> None:
 
 
 def _parse(body: bytes) -> Any:
-    """Read JSON as RFC 8259 has it: UTF-8, no NaN, and no object with the same name twice, of which one would be lost."""
+    """Parse JSON by RFC 8259: UTF-8, without NaN; a repeated name is refused, because one of its values would be lost."""
     try:
-        text = body.decode("utf-8-sig")  # a byte order mark may be passed over: section 8.1
+        text = body.decode("utf-8-sig")  # section 8.1 allows ignoring a byte order mark
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         raise HTTPException(400, f"{_UNREADABLE}byte {error.start} is not UTF-8") from error
@@ -83,7 +83,7 @@ def _parse(body: bytes) -> Any:
 
 
 class _NotJsonError(Exception):
-    """A value that the parser takes and the standard does not."""
+    """A value that the parser accepts and the standard forbids."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -99,7 +99,7 @@ def _object(members: list[tuple[str, Any]]) -> JsonObject:
     return read
 
 
-# Query parameters: those that a route declares, each once, and no others.
+# Query parameters: only those that a route declares, each once.
 
 
 _MOST_DIGITS = 100
@@ -107,19 +107,19 @@ _SEVERAL = (list, set, frozenset, tuple, Sequence)
 
 
 def shortened(text: str) -> str:
-    """Leave of a number that is longer than any decision's what an integer holds: it is unknown either way."""
+    """Shorten an overlong number so that it can be parsed; no decision has such a number."""
     return text[:_MOST_DIGITS] if text.lstrip("-").isdecimal() else text
 
 
 async def only_declared(connection: HTTPConnection) -> None:
-    """Refuse a query with a parameter that the route does not declare, or with a single one that stands twice.
+    """Refuse a query parameter that the route does not declare, or that is repeated without being a list.
 
-    A misspelt filter that is ignored gives a wrong answer that looks right.
+    If a misspelt filter were ignored, the answer would be wrong and look right.
 
     Raises
     ------
     RequestValidationError
-        Names every such parameter.
+        There is such a parameter; the error names all of them.
     """
     query, route = connection.query_params, connection.scope["route"]
     if not query or not (getattr(route, "include_in_schema", True) or getattr(route, "is_page", False)):
@@ -138,7 +138,7 @@ async def only_declared(connection: HTTPConnection) -> None:
 
 
 def _declared_parameters(dependant: Dependant) -> dict[str, object]:
-    """Return the parameters of a route and of what it depends on, with their types; a model stands for its fields."""
+    """Return the parameters of a route and of its dependencies, with their types; a model is replaced by its fields."""
     found: dict[str, object] = {}
     for field in dependant.query_params:
         kind = field.field_info.annotation
@@ -152,10 +152,10 @@ def _declared_parameters(dependant: Dependant) -> dict[str, object]:
 
 
 def _fault(name: str, kind: str, message: str, value: Any) -> ErrorDetails:
-    """Return a fault in the form that the framework's own checks have."""
+    """Return a fault in the form of the framework's own checks."""
     return {"type": kind, "loc": ("query", name), "msg": message, "input": value}
 
 
 def _is_several(annotation: Any) -> bool:
-    """Whether a parameter may stand several times: its type, or an alternative of it, is a sequence."""
+    """Whether a parameter may be repeated: its type, or an alternative of it, is a sequence."""
     return get_origin(annotation) in _SEVERAL or annotation in _SEVERAL or any(map(_is_several, get_args(annotation)))

@@ -1,4 +1,4 @@
-"""What routes ask for: the application, the pools, the caller; and routes that authenticate before they read a body."""
+"""Dependencies of routes: the application, the pools and the caller; and routes that authenticate before reading a body."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ CursorQuery = Annotated[str | None, Query(max_length=500, description="`next_cur
 PageSizeQuery = Annotated[int, Query(ge=1, le=200, description="Entries per page.")]
 NameQuery = Annotated[str | None, Query(max_length=200)]
 SAFE_INTEGER = 2**53 - 1
-"""The largest that JSON carries exactly everywhere."""
+"""The largest integer that every JSON reader keeps exact."""
 
 
 class AuthenticatedRoute(JsonRoute):
-    """Verifies the token before the framework reads, let alone parses, the body."""
+    """Verifies the token before the framework reads the body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -71,7 +71,7 @@ class AuthenticatedRoute(JsonRoute):
         return authenticated
 
 
-# How long a request waits for work that goes on without it, as it prefers (RFC 7240).
+# The time for which a request waits for work that continues without it, by its header ``Prefer`` (RFC 7240).
 
 
 _WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
@@ -80,14 +80,14 @@ _LONGEST_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What a request prefers.
+    """The preferences of a request.
 
     Attributes
     ----------
     wait_s
-        Seconds to wait for the answer; null leaves it to the route.
+        Seconds to wait for the answer; with ``None`` the route decides.
     applied
-        Value of ``Preference-Applied`` in an answer that followed it.
+        Value of ``Preference-Applied`` in an answer that followed the preference.
     """
 
     wait_s: float | None = None
@@ -96,12 +96,12 @@ class Preference:
 
 def _preference(
     prefer: Annotated[
-        list[str] | None,  # a header that comes several times is one list; to a document it is a text
+        list[str] | None,  # a repeated header is one list; the OpenAPI document shows a text
         WithJsonSchema({"type": "string"}),
         Header(alias="Prefer", description="`respond-async`: answer at once; `wait=N`: wait up to N seconds (RFC 7240)."),
     ] = None,
 ) -> Preference:
-    preferences = [part.partition(";")[0].strip() for part in ",".join(prefer or ()).split(",")]  # parameters are not for us
+    preferences = [part.partition(";")[0].strip() for part in ",".join(prefer or ()).split(",")]  # without parameters
     wait = next((found for part in preferences if (found := _WAIT.fullmatch(part))), None)
     if wait is not None:
         wait_s = min(int(wait[1]), _LONGEST_S)
@@ -115,29 +115,31 @@ Prefer = Annotated[Preference, Depends(_preference)]
 
 
 OVER = ("sealed", "failed", "removed")
-"""Statuses of a run to which nothing is added."""
+"""Statuses of a finished run."""
 
 LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path to ask at."}}
 ACCEPTED = LOCATION | {
     "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
     "Preference-Applied": {"schema": {"type": "string"}, "description": "The part of `Prefer` that was followed."},
 }
-"""Headers of an answer that work goes on."""
+"""Headers of an answer while the work continues."""
 
 
 def path_here(request: Request, path: str) -> str:
-    """Return a path of the service as its clients see it, behind a proxy too."""
+    """Return a path of the service as its clients see it, also behind a proxy."""
     root = str(request.scope.get("root_path", "")).rstrip("/")
     return root + path
 
 
 async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s: float | None) -> bool:
-    """Wait for work as long as the request prefers, or so many seconds, null without end; returns whether it is over.
+    """Wait for work, and return whether it is over.
+
+    The request may prefer a time; else ``default_s`` applies, and ``None`` waits without end.
 
     Raises
     ------
     Exception
-        What the work raised.
+        The work failed; its own error is raised.
     """
     done, _ = await asyncio.wait({inflight}, timeout=default_s if prefer.wait_s is None else prefer.wait_s)
     for over in done:
@@ -146,7 +148,7 @@ async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s:
 
 
 def accepted_response(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
-    """Answer that work goes on, and where to ask for it."""
+    """Answer that the work continues, with the address of its state."""
     headers = {"Location": path_here(request, path), "Retry-After": "1"}
     if prefer is not None and prefer.applied:
         headers["Preference-Applied"] = prefer.applied

@@ -24,21 +24,21 @@ _PRIVATE, _PUBLIC = "dev-key.pem", "dev-key.pub.pem"
 
 
 def public_key_file(folder: Path) -> Path:
-    """Return the file of the public key; what the folder lacks of the pair is made, readable by its owner only.
+    """Return the file of the public key; missing files of the pair are made, readable by their owner only.
 
     Raises
     ------
     OSError
         The folder can't be written.
     SettingsError
-        Its file of the private key holds no key.
+        The folder's file of the private key has no key.
     """
     public = folder / _PUBLIC
     if not public.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / ".gitignore", b"*\n")
         pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        with suppress(FileExistsError):  # of another process, or of one that was killed before it wrote the public key
+        with suppress(FileExistsError):  # another process made it, or one that was killed before it wrote the public key
             new_file(folder / _PRIVATE, pem, 0o600)
         key = _private_key(folder).public_key()
         replace_file(public, key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
@@ -56,7 +56,7 @@ def _private_key(folder: Path) -> Ed25519PrivateKey:
 
 
 def dev_token(folder: Path, did: str, lifetime_s: int) -> str:
-    """Sign a token for ``did`` with the folder's key, made if the folder has no key."""
+    """Sign a token for ``did`` with the folder's key; a missing key is made first."""
     public_key_file(folder)
     now = int(time.time())
     claims = {"sub": did, "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + lifetime_s}

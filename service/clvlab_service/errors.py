@@ -1,4 +1,4 @@
-"""Every error as a problem (RFC 9457), of the status that its class states."""
+"""Errors as problems (RFC 9457); the class of an error states its status."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLAIN = {
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "A body that is not sent as JSON (`Accept` names what is read), or in a content coding.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "An unexpected error; it is in the log under the request id.",
 }
-"""Errors of plain HTTP, whose type is ``about:blank``."""
+"""Plain HTTP errors, whose type is ``about:blank``."""
 
 _STATUS = "http_status"
 _BLANK = "about:blank"
@@ -58,13 +58,13 @@ def problem_type(error: type) -> str:
 
 
 def place(error: type[errors.ClvlabError]) -> tuple[HTTPStatus, str]:
-    """Return status and type of the problem that an error is answered with."""
+    """Return status and type of an error's problem."""
     kind = next(base for base in error.__mro__ if _STATUS in vars(base))
     return HTTPStatus(error.http_status), problem_type(kind)
 
 
 def problem_kinds() -> list[tuple[HTTPStatus, str, str]]:
-    """Return status, type and meaning of every problem that there is, in this order."""
+    """Return status, type and meaning of every problem, sorted in this order."""
     kinds = [(*place(kind), (kind.__doc__ or "").split("\n\n")[0]) for kind in _known_kinds() if _STATUS in vars(kind)]
     kinds += [(status, _BLANK, about) for status, about in PLAIN.items()]
     kinds += [(HTTPStatus.UNPROCESSABLE_ENTITY, _INVALID, "A body or parameter of the wrong form; `errors` names each.")]
@@ -86,7 +86,7 @@ def problem(
     headers: dict[str, str] | None = None,
     **facts: Any,
 ) -> Response:
-    """Build a problem response, a page where one is asked for; ``facts`` are extension members (RFC 9457, section 3.2)."""
+    """Build a problem response, or a page if the client prefers it; ``facts`` are extension members (RFC 9457, section 3.2)."""
     content = {
         "type": kind,
         "title": status.phrase,
@@ -103,7 +103,7 @@ def problem(
 
 
 def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Response:
-    """Build the problem of an error of ours."""
+    """Build the problem of an error of clvlab."""
     status, kind = place(type(error))
     facts: dict[str, object] = {
         name: _fact(value) for name in _FACTS if isinstance(value := getattr(error, name, None), str | int)
@@ -117,32 +117,32 @@ def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Respons
         facts["checks"] = error.failures
     if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
         headers["Retry-After"] = str(getattr(error, "retry_after_s", _RETRY_AFTER_S))
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:  # nobody is woken because the service is busy or out of room, as it said
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:  # busy or full is only a warning: it need not wake an operator
         refused = status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.INSUFFICIENT_STORAGE)
         request.app.state.log.log(
             logging.WARNING if refused else logging.ERROR, "request_failed", error=f"{type(error).__name__}: {error}"
         )
-    # what a database driver says may name hosts and users: that is for the log
+    # the message of a database driver may name hosts and users, so it goes to the log only
     detail = _STORE_DETAIL if isinstance(error, errors.StoreError) else str(error)
     return problem(request, status, detail, kind=kind, headers=headers, **facts)
 
 
 async def _answer_known(request: Request, error: Exception) -> Response:
-    assert isinstance(error, errors.ClvlabError)  # noqa: S101  # what it is registered for
+    assert isinstance(error, errors.ClvlabError)  # noqa: S101  # the handler is registered for it
     return known_problem(request, error)
 
 
 def validation_problem(request: HTTPConnection, parameter: str, message: str, value: str) -> Response:
-    """Build the problem of one bad query parameter, in the form that the framework's checks have."""
+    """Build the problem of one bad query parameter, in the form of the framework's checks."""
     found: RequestFault = {"loc": ["query", parameter], "msg": message, "type": "value_error", "input": _excerpt(value)}
     return _unprocessable(request, [found])
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101  # what it is registered for
+    assert isinstance(error, RequestValidationError)  # noqa: S101  # the handler is registered for it
     found: list[RequestFault] = [
         {
-            "loc": [part for part in entry["loc"] if part not in (ONE, SEVERAL)],  # a client knows no such field
+            "loc": [part for part in entry["loc"] if part not in (ONE, SEVERAL)],  # clients do not know these tags
             "msg": entry["msg"],
             "type": entry["type"],
             "input": _excerpt(entry.get("input")),
@@ -162,7 +162,7 @@ def _excerpt(value: Any) -> str:
 
 
 def _fact(value: str | int) -> str | int:
-    """A fact as JSON has it: integers beyond 2^53 - 1 as text, which every client reads (RFC 8259, section 6)."""
+    """Return a fact for JSON: an integer beyond 2^53 - 1 as text, which every client reads exactly (RFC 8259, section 6)."""
     return value if isinstance(value, int) and abs(value) < _EXACT else _short(str(value), _MAX_DETAIL)
 
 
@@ -171,21 +171,21 @@ def _short(text: str, length: int) -> str:
 
 
 async def _answer_framework(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101  # what it is registered for
+    assert isinstance(error, HTTPException)  # noqa: S101  # the handler is registered for it
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(_allowed_methods(request.scope))  # the framework names those of one route
+        headers["Allow"] = ", ".join(_allowed_methods(request.scope))  # the framework names the methods of one route only
         if request.method == "OPTIONS":
             return Response(status_code=HTTPStatus.NO_CONTENT, headers=headers)
     return problem(request, HTTPStatus(error.status_code), str(error.detail), headers=headers)
 
 
 def _allowed_methods(scope: Scope) -> list[str]:
-    """Return the methods of all routes at the path of a request, sorted; a GET is a HEAD as well (RFC 9110, section 9.3.2)."""
-    whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # also from within a mount
+    """Return the methods of all routes at the path of a request, sorted; with GET comes HEAD (RFC 9110, section 9.3.2)."""
+    whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # also inside a mounted application
     methods = {"OPTIONS"}
     for route in iter_route_contexts(scope["app"].routes):
-        if getattr(route.original_route, "is_page", False):  # a form of an answer, and not a path of its own
+        if getattr(route.original_route, "is_page", False):  # another form of the same answer, so its methods do not count
             continue
         if route.matches(whole)[0] is not Match.NONE:
             methods |= set(_OF_FILES if isinstance(route.original_route, Mount) else route.methods or ())
@@ -193,7 +193,7 @@ def _allowed_methods(scope: Scope) -> list[str]:
 
 
 def unexpected_problem(request: HTTPConnection) -> Response:
-    """Build the answer to an error that nobody expected; what it was is in the log only."""
+    """Build the answer to an unexpected error, whose details are in the log only."""
     detail = "an unexpected error; it is in the log under the request id"
     return problem(request, HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
@@ -205,7 +205,7 @@ def two_lengths_problem(request: HTTPConnection) -> Response:
 
 
 def ending_problem(request: HTTPConnection) -> Response:
-    """Build the answer to a request that is broken off because the process ends."""
+    """Build the answer to a request that is interrupted because the process ends."""
     return known_problem(request, errors.ShuttingDownError())
 
 

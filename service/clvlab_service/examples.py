@@ -1,6 +1,6 @@
-"""Examples of answers, made of their schemas: one value for each name, so that all examples tell of the same run.
+"""Examples of answers, made from their schemas: each name has one value, so that all examples show the same run.
 
-Fields that an answer may leave out are left out.
+Optional fields are left out.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ _VALUES: Mapping[str, object] = {
     "warnings": [],
     "window_id": "full",
 }
-"""By name of a field, of a schema, or of both where a field has another meaning than elsewhere."""
+"""Values by name of a field or schema, or of both if the field has a special meaning in that schema."""
 
 
 def example_of(schema: JsonObject, schemas: JsonObject, owner: str = "", field: str = "") -> Any:
@@ -217,10 +217,10 @@ def example_of(schema: JsonObject, schemas: JsonObject, owner: str = "", field: 
     Parameters
     ----------
     schema, schemas
-        What it must be, and the components that it may refer to.
+        Schema of the example, and the components to which it may refer.
     owner, field
-        Name of the schema or operation that it is part of, and of the field; a name that nothing is known of gets a value of
-        its type, which is ``"..."`` for a text.
+        Name of the surrounding schema or operation, and of the field. An unknown name gets a value of its type, which is
+        ``"..."`` for a text.
     """
     for key in (f"{owner}.{field}", owner if not field else ""):
         if key in _VALUES:
@@ -247,7 +247,7 @@ def example_of(schema: JsonObject, schemas: JsonObject, owner: str = "", field: 
 
 
 def _fits(value: Any, schema: JsonObject) -> bool:
-    """Whether a value is of a type that a schema allows: one name may be a list of things here, and their number there."""
+    """Whether a schema allows the type of a value: one name may be a list in one schema and a count in another."""
     if "anyOf" in schema:
         return any(_fits(value, one) for one in schema["anyOf"])
     kind = "object" if "$ref" in schema else schema.get("type", "null")

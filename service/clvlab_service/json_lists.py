@@ -1,4 +1,4 @@
-"""Long answers, read from the store and sent in parts: no more of one is in memory at a time than a page."""
+"""Long answers, read from the store and sent in parts; memory holds one page of an answer at a time."""
 
 from __future__ import annotations
 
@@ -19,52 +19,42 @@ from clvlab.base.cache import BoundedCache
 from clvlab.errors import ClvlabError
 from clvlab_service.pool import PoolPlace
 
-# Entries of competitions' logs as JSON texts, in pages: a full page never changes, and is written once for all who ask.
+# Entries of competitions' logs as JSON texts, in pages. A full page never changes, so it is encoded once for all requests.
 
 
 PAGE = 256
-"""Entries of a page: page ``n`` of a log begins at ``seq`` ``n * PAGE``."""
+"""Number of entries on a page: page ``n`` of a log begins at ``seq`` ``n * PAGE``."""
 
 _EVENT = TypeAdapter(CompetitionEvent)
 _KEPT_BYTES = 32 << 20
-_OVERHEAD_BYTES = 64  # of a text, besides its characters
+_OVERHEAD_BYTES = 64  # memory of a text besides its characters
 
 
 class EventPages:
-    """Pages of logs, the lately read ones kept; thread-safe, and every method blocks."""
+    """Pages of logs, of which recently read ones are cached; thread-safe, and every method blocks."""
 
     def __init__(self, log: EventLog, kept_bytes: int = _KEPT_BYTES) -> None:
         self._log = log
         self._kept: BoundedCache[Sequence[str]] = BoundedCache(kept_bytes, _size)
 
     def length(self, competition_id: str) -> int:
-        """Count the entries of a log.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
+        """Count the entries of a log."""
         return self._log.length(competition_id)
 
     def full(self, competition_id: str, number: int) -> Sequence[str]:
-        """Return a page that the log fills.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
+        """Return a full page of the log."""
         start = number * PAGE
         return self._kept.get((competition_id, number), lambda: self.part(competition_id, start, start + PAGE))
 
     def joined_entries(self, competition_id: str, start: int, end: int, length: int) -> tuple[bytes, int | None]:
-        """Return entries from ``start`` on, with commas between them, and where those after them begin; null if at ``end``.
+        """Return entries from ``start`` on, joined by commas, and the start of the next ones; ``None`` at ``end``.
 
         Parameters
         ----------
         competition_id, start, end
-            Which entries are wanted.
+            Log, first requested entry, and end of the requested entries.
         length
-            Entries that the log has, at least: no page beyond them is full.
+            Known number of entries of the log; only pages up to there are read as full pages.
 
         Raises
         ------
@@ -79,21 +69,11 @@ class EventPages:
         return ",".join(found).encode(), following if following < end else None
 
     def part(self, competition_id: str, start: int, end: int) -> Sequence[str]:
-        """Return the entries from ``start`` to before ``end`` that there are.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
+        """Return the existing entries from ``start`` to before ``end``."""
         return _texts(self._log.part(competition_id, start, end))
 
     def end(self, competition_id: str, start: int) -> tuple[Sequence[str], int, bool]:
-        """Return the entries from ``start`` to the end of its page, the length of the log, and whether nothing can follow.
-
-        Raises
-        ------
-        UnknownCompetitionError
-        """
+        """Return the entries from ``start`` to the end of its page, the length of the log, and whether the log is complete."""
         found = self._log.end(competition_id, start, start // PAGE * PAGE + PAGE)
         return _texts(found.entries), found.length, found.complete
 
@@ -107,7 +87,7 @@ def _size(texts: Sequence[str]) -> int:
 
 
 Page = tuple[bytes, Any]
-"""Entries as JSON, with commas between them, and where the next page begins; null at the end."""
+"""Entries as JSON joined by commas, and the start of the next page; ``None`` at the end."""
 
 
 async def _place(request: Request) -> AsyncIterator[PoolPlace]:
@@ -116,7 +96,7 @@ async def _place(request: Request) -> AsyncIterator[PoolPlace]:
 
 
 ReadPlace = Annotated[PoolPlace, Depends(_place)]
-"""A place among those who read much, until the answer is sent."""
+"""A place in the pool for long reads, held until the answer is sent."""
 
 
 async def json_list(
@@ -127,13 +107,13 @@ async def json_list(
     Parameters
     ----------
     request, place
-        Who asks, and where pages are read.
+        The request, and the place in whose pool pages are read.
     page
-        Reads a page; blocks. What it raises of the first page is the answer.
+        Function that reads a page; it blocks. An error on the first page is the answer.
     start
-        Where the first page begins.
+        Start of the first page.
     opening, closing
-        What stands around the entries.
+        Text before and after the entries.
     """
     first, following = await place.run(page, start)
     if following is None:
@@ -152,7 +132,7 @@ async def json_list(
 
 
 class _Parts(StreamingResponse):
-    """A JSON answer in parts, each of which the client must take in time: else nobody waits for it any longer."""
+    """A JSON answer in parts; a client that does not take a part in time is disconnected."""
 
     def __init__(self, parts: AsyncGenerator[bytes], patience_s: float, log: structlog.typing.FilteringBoundLogger) -> None:
         super().__init__(parts, media_type="application/json")
@@ -160,7 +140,7 @@ class _Parts(StreamingResponse):
 
     async def stream_response(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        # The server closes the connection of an answer that is not complete.
+        # The server closes the connection if the answer is not complete.
         async with aclosing(self._parts) as parts:
             try:
                 async for part in parts:

@@ -1,4 +1,4 @@
-"""The store of a process, service or worker: opened as the settings say, and closed in time."""
+"""The store of a service or worker process: opened by the settings, and closed within a time limit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from clvlab_service.telemetry import LogForwarder
 from clvlab_service.threads import DaemonThreads
 
 _GIVE_BACK_S = 1.0
-_WATCHING = {"measures": (1, 0), "health": (1, 0)}  # who asks while it is being asked waits for the same answer
+_WATCHING = {"measures": (1, 0), "health": (1, 0)}  # concurrent requests share one answer
 
 
 def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], Application]:
-    """Return what opens the store; keys are read now, so that a wrong one is known before the start.
+    """Return a function that opens the store; keys are read now, so that a bad one is found before the start.
 
-    ``unasked`` is of a process in which nobody asks.
+    ``unasked`` is true in a process that receives no requests.
 
     Raises
     ------
@@ -85,16 +85,16 @@ def _upload_limits(folder: Path, settings: Settings) -> UploadLimits:
 async def open_application(
     app: FastAPI, opening: Callable[[], Application], pools: Mapping[str, tuple[int, int]]
 ) -> AsyncIterator[Application]:
-    """Have the application, its workers and the pools of an app while the context lasts.
+    """Open the application and run its workers and the pools of an app for the duration of the context.
 
     Parameters
     ----------
     app
-        Has settings, log and metrics.
+        ASGI application, which has settings, log and metrics.
     opening
-        Opens the store; called on another thread.
+        Function that opens the store; called on another thread.
     pools
-        Threads of each pool, and how many may wait for them; those that answer whether all is well come besides.
+        Number of threads and of waiting calls of each pool. The pools of health and measures are added.
     """
     application = await run_in_threadpool(opening)
     state = app.state
@@ -117,13 +117,13 @@ async def open_application(
 
 
 async def _close(pools: Collection[BoundedPool], application: Application, ends_at_s: float) -> None:
-    """Let what is under way end until a time of the monotonic clock; then others do it."""
+    """Let work under way finish until a time of the monotonic clock; then leave it to other processes."""
 
     def left_s() -> float:
         return max(0.0, ends_at_s - time.monotonic())
 
     await asyncio.gather(*(pool.close(left_s()) for pool in pools))
     closing = DaemonThreads(1, "close").start(lambda: application.close(left_s()))
-    done, _ = await asyncio.wait({closing}, timeout=left_s() + _GIVE_BACK_S)  # the database may be what does not answer
+    done, _ = await asyncio.wait({closing}, timeout=left_s() + _GIVE_BACK_S)  # the database may not answer
     for closed in done:
         closed.result()

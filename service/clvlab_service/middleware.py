@@ -1,4 +1,4 @@
-"""What every request passes on its way to the application and back."""
+"""The middleware that every request and its answer pass."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from clvlab_service.telemetry import RequestMetrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
-_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT")  # a label for each: what clients may invent is one more
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT")  # one label each; methods that clients invent share another one
 _STARTS = ("http.response.start", "websocket.http.response.start")
 
 
 class Edge:
-    """All that surrounds the application, in one pass, as each further one costs every request.
+    """The service's own middleware: it does everything in one pass, because each further one would slow every request.
 
-    A request gets an id: the client's own if it is a plain token. A HEAD gets the answer to the GET without its body. A body
-    over the limit is refused when it is read, so that a request without a token gets 401 first. Every answer names what it
-    varies by, an error that nobody handled is a problem, and each request is measured and logged.
+    A request gets an id: the client's own if that is a plain token. A HEAD gets the answer to the GET without its body. A body
+    over the limit is refused when it is read, so that a request without a token gets 401 first. Every answer names the headers
+    by which it varies. An unhandled error becomes a problem. Each request is measured and logged.
 
     Parameters
     ----------
     max_bytes, larger
         The limit of a body, and other limits by method and path.
     vary
-        What every answer varies by: a 304 as the 200 that it stands for (RFC 9110, section 15.4.5), which the compression,
-        as it has no body, does not name.
+        ``Vary`` of every answer. A 304 must have the same as its 200 (RFC 9110, section 15.4.5); the compression does not add
+        it there, because a 304 has no body.
     both
-        Paths of routes that have JSON and a page: their answers vary by ``Accept`` as well, whichever form they have.
+        Paths of routes that have JSON and a page: both forms of their answers also vary by ``Accept``.
     """
 
     def __init__(
@@ -114,25 +114,25 @@ class Edge:
 
 
 class _HeadersSentError(Exception):
-    """All of the answer to a HEAD is sent: what would still be made of its body is not needed."""
+    """The answer to a HEAD is sent, so its body need not be made."""
 
 
 class _Exchange:
-    """A request and its answer, with what the middleware adds to both.
+    """A request and its answer, with the additions of the middleware.
 
     Attributes
     ----------
     scope, inner
-        The request as it came, and as the application sees it: a HEAD as a GET.
+        The received request, and the request that the application sees: a HEAD becomes a GET.
     status
-        Status of the answer, or code of the closed WebSocket; 0 before.
+        Status of the answer, or close code of the WebSocket; 0 until then.
     has_two_lengths
-        The body has a Content-Length and a Transfer-Encoding: who reads it by the other one finds another request, so it may be
-        an attempt to smuggle, and its connection is closed (RFC 9112, section 6.3).
+        Whether the request has a Content-Length and a Transfer-Encoding. A proxy may then see other requests than this server,
+        so it may be request smuggling, and the connection is closed (RFC 9112, section 6.3).
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(reversed(list(scope["headers"])))  # of those that stand twice the first
+        headers = dict(reversed(list(scope["headers"])))  # the first of repeated headers
         wanted_id = headers.get(b"x-request-id", b"")
         self.request_id = wanted_id.decode() if _REQUEST_ID.fullmatch(wanted_id) else token_hex(8)
         scope.setdefault("state", {})["request_id"] = self.request_id
@@ -149,7 +149,7 @@ class _Exchange:
         self._declared, self._received = int(length) if _LENGTH.fullmatch(length) else 0, 0
 
     async def answer(self, problem: Callable[[HTTPConnection], ASGIApp]) -> None:
-        """Answer in place of the application."""
+        """Send a problem instead of the application's answer."""
         self.vary = self.both = ()
         await problem(HTTPConnection(self.scope))(self.scope, self._receive, self.send)
 
@@ -157,14 +157,14 @@ class _Exchange:
         """Receive a message, or refuse a body over the limit."""
         if self._declared <= self.max_bytes:
             message = await self._receive()
-            if message["type"] == "http.request":  # a chunked body may have another length than its header declares
+            if message["type"] == "http.request":  # a chunked body declares no length, so its bytes are counted
                 self._received += len(message.get("body", b""))
             if self._received <= self.max_bytes:
                 return message
         raise HTTPException(413, f"the request body is larger than {self.max_bytes} bytes", {"Connection": "close"})
 
     async def send(self, message: Message) -> None:
-        """Send a message with the headers that every answer has, and to a HEAD no body."""
+        """Send a message with the common headers; a HEAD gets no body."""
         if message["type"] in _STARTS:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
@@ -180,7 +180,7 @@ class _Exchange:
         await self._send(message)
 
     def _name_what_it_varies_by(self, headers: MutableHeaders) -> None:
-        if self.inner.get("method") == "OPTIONS":  # its answer is not cached (RFC 9110, section 9.3.7)
+        if self.inner.get("method") == "OPTIONS":  # an answer to OPTIONS is not cached (RFC 9110, section 9.3.7)
             return
         by_form = self.both and self.inner["method"] == "GET" and getattr(self.inner.get("route"), "path", None) in self.both
         named = [name.strip().lower() for name in headers.get("vary", "").split(",")]

@@ -1,4 +1,4 @@
-"""Which form of an answer is sent, as JSON or as Arrow, and whether one that the client has need not be sent again."""
+"""Content negotiation: the form of an answer, JSON or Arrow, and 304 for an answer that the client has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from starlette.types import Scope
 from clvlab.api.answer import JsonObject
 from clvlab.arena.tables import MAX_PAGE, ArrowTable
 
-# What a client would rather have, as its ``Accept`` says (RFC 9110, section 12.5.1).
+# Preferences of a client, by its header ``Accept`` (RFC 9110, section 12.5.1).
 
 
 JSON, ARROW, HTML = "application/json", "application/vnd.apache.arrow.stream", "text/html"
@@ -30,7 +30,7 @@ _WEIGHT = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
 
 def qualities(accept: str) -> dict[str, float]:
-    """Return the quality of each media range; what is no media range with a quality is passed over."""
+    """Return the quality of each media range; malformed parts are ignored."""
     return dict(filter(None, map(_range, accept.split(","))))
 
 
@@ -45,14 +45,14 @@ def _range(text: str) -> tuple[str, float] | None:
 
 
 def quality(weights: Mapping[str, float], media_type: str) -> float:
-    """Return how welcome a media type is: the most specific range that matches says so."""
+    """Return the quality of a media type, by the most specific matching range."""
     whole_type = f"{media_type.partition('/')[0]}/*"
     return next((weights[name] for name in (media_type, whole_type, "*/*") if name in weights), 0.0)
 
 
 @lru_cache(maxsize=256)
 def prefers_page(accept: str) -> bool:
-    """Tell whether a page is named, and more welcome than any other form: so ask browsers, and no program by default.
+    """Tell whether a page is named and preferred to any other form: browsers do that, programs do not by default.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def prefers_page(accept: str) -> bool:
 
 
 def asks_for_page(scope: Scope) -> bool:
-    """Tell whether a request is one that is answered with a page."""
+    """Tell whether a request is answered with a page."""
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return False
     accept = ",".join(Headers(scope=scope).getlist("accept"))
@@ -76,17 +76,17 @@ _VARY = {"Vary": "Accept"}
 
 
 class Form(StrEnum):
-    """What a table can be sent as."""
+    """Form in which a table can be sent."""
 
     JSON = JSON
     ARROW = ARROW
 
 
 def negotiated_form(header: str) -> Form | None:
-    """Choose the form of an answer, or None where neither is acceptable.
+    """Choose the form of an answer; ``None`` if neither is acceptable.
 
-    Arrow is sent where it is named with a quality at least that of JSON, or where JSON is refused. What is no media range with
-    a quality is passed over; a header without any stands for no header.
+    Arrow is sent if it is named with at least the quality of JSON, or if JSON is refused. Malformed parts are ignored; a header
+    with only such parts counts as no header.
 
     Examples
     --------
@@ -117,7 +117,7 @@ FormDep = Annotated[Form, Depends(_form)]
 RowsQuery = Annotated[int | None, Query(ge=1, le=MAX_PAGE, description="Rows per page; Arrow without it sends all rows.")]
 
 Responses = dict[int | str, JsonObject]
-"""What a route declares of its answers, by status."""
+"""Declarations of a route's answers, by status."""
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 TABLE: Responses = {
     200: {
@@ -126,11 +126,11 @@ TABLE: Responses = {
         "content": {Form.ARROW.value: _BYTES},
     }
 }
-"""What a route declares that has both forms, besides its problems."""
+"""Declaration of a route with both forms, besides its problems."""
 
 
 def arrow_response(request: Request, table: ArrowTable) -> Response:
-    """Send a table; the page after it is linked to (RFC 8288), as there is no place for a cursor in it."""
+    """Send a table; a header links to the next page (RFC 8288), because Arrow has no place for a cursor."""
     headers = dict(_VARY)
     if table.next_cursor is not None:
         following = request.url.include_query_params(cursor=table.next_cursor)
@@ -138,7 +138,7 @@ def arrow_response(request: Request, table: ArrowTable) -> Response:
     return Response(table.content, headers=headers, media_type=Form.ARROW.value)
 
 
-# What may be kept by clients and proxies, and under which requests: sealed bytes for ever, the rest after asking.
+# Caching by clients and proxies: sealed bytes are kept for ever, other answers are revalidated.
 
 
 _YEAR = "public, max-age=31536000, immutable"
@@ -156,7 +156,7 @@ class RevalidatedRoute(APIRoute):
 
         async def cached(request: Request) -> Response:
             response = await handler(request)
-            if response.status_code != HTTPStatus.OK:  # how far work is, which changes by itself
+            if response.status_code != HTTPStatus.OK:  # the progress of work changes by itself
                 return response
             tag = await run_in_threadpool(_tag, response.body) if len(response.body) > _LARGE else _tag(response.body)
             response.headers.update({"ETag": tag, "Cache-Control": self.cache_control})
@@ -169,13 +169,13 @@ class RevalidatedRoute(APIRoute):
 
 
 class ImmutableRoute(RevalidatedRoute):
-    """As ``RevalidatedRoute``, for bytes that a seal fixes."""
+    """A ``RevalidatedRoute`` for sealed bytes, which never change."""
 
     cache_control = _YEAR
 
 
 def is_kept(request: Request, tag: str) -> bool:
-    """Tell whether the caller of a GET has the answer of a tag already."""
+    """Tell whether the client of a GET already has the answer with this tag."""
     return request.method == "GET" and _names(", ".join(request.headers.getlist("if-none-match")), tag)
 
 

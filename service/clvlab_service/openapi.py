@@ -106,25 +106,25 @@ def _problem(status: int, meaning: str | None = None) -> JsonObject:
 
 
 def body_schema(model: type[BaseModel], example: JsonObject) -> JsonObject:
-    """Document a body that the application checks itself, field by field."""
+    """Document a body whose fields the application checks itself."""
     return {_BODY: {"schema": {"$ref": f"{_REF}{model.__name__}"}, "examples": {"one": {"value": example}}}}
 
 
 def install_openapi(
     app: FastAPI, *extra: type[BaseModel], types: Sequence[str], parameters: Mapping[str, type[BaseModel]]
 ) -> None:
-    """Have the application answer with a document of all that it takes and answers.
+    """Make the application serve a document of all its requests and answers.
 
     Parameters
     ----------
     app
-        What answers it, with all its routes.
+        Application with all its routes.
     extra
-        Bodies that no route declares.
+        Models of bodies that no route declares.
     types
-        Of problems.
+        Types of problems.
     parameters
-        Of the templates, by strategy.
+        Parameters of the templates, by strategy.
     """
 
     def document() -> JsonObject:
@@ -147,14 +147,14 @@ def install_openapi(
 
 
 def _component(model: type[BaseModel], name: str, prefix: str = "") -> JsonObject:
-    """Return the schema of a model under a name, and those of its parts, theirs after the prefix."""
+    """Return the schema of a model under a name, and the schemas of its parts under names with the prefix."""
     own = model.model_json_schema(ref_template=f"{_REF}{prefix}{{model}}")
     parts = own.pop("$defs", {})
     return {f"{prefix}{part}": of for part, of in parts.items()} | {name: own | {"title": name}}
 
 
 def _tell_parameters(schemas: JsonObject, parameters: Mapping[str, type[BaseModel]]) -> None:
-    """Put in the parameters of templates; other keys stay allowed, since they are pinned and have no effect."""
+    """Add the parameters of templates; other keys stay allowed, since they are pinned and have no effect."""
     names = []
     for strategy, model in parameters.items():
         prefix = "".join(word.capitalize() for word in strategy.split("-"))
@@ -169,7 +169,7 @@ def _tell_parameters(schemas: JsonObject, parameters: Mapping[str, type[BaseMode
 
 
 def _leave_defaults_optional(schemas: JsonObject) -> None:
-    """Put a default into an alternative of one: openapi-typescript takes a field that has one for always there."""
+    """Move each default into an ``anyOf`` of one schema: openapi-typescript takes a field with a default as always present."""
     for schema in schemas.values():
         fields = schema.get("properties", {})
         for name, of in fields.items():
@@ -181,13 +181,13 @@ def _leave_defaults_optional(schemas: JsonObject) -> None:
 
 
 def _summarize(operation: JsonObject) -> None:
-    """Title an operation by the first sentence of its description: names of functions say nothing there."""
+    """Title an operation by the first sentence of its description, which is clearer than the name of a function."""
     text = operation["description" if "description" in operation else "summary"]
     operation["summary"] = re.split(r"\.(?:\s|$)", text, maxsplit=1)[0]
 
 
 def _tidy(schema: JsonObject) -> None:
-    """Put in the bodies of ``body_schema``, what holds for every operation, and examples of answers."""
+    """Add the bodies of ``body_schema``, the common responses of operations, and examples of answers."""
     schemas = schema["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
@@ -202,7 +202,7 @@ def _tidy(schema: JsonObject) -> None:
 def _complete(operation: JsonObject, schemas: JsonObject) -> None:
     responses = operation["responses"]
     if "HTTPValidationError" in str(responses.get("422")):
-        del responses["422"]  # the framework's: ours is another schema
+        del responses["422"]  # declared by the framework; this service has another schema
     takes_json = "application/json" in operation.get("requestBody", {}).get("content", ())
     for status in (400, 413, 415, 422) if takes_json else (422,):
         responses.setdefault(str(status), _problem(status))

@@ -1,6 +1,6 @@
-"""A bounded pool: so many computations at once, so many that wait, and a clear refusal of the next.
+"""A bounded pool: it limits the computations at once and the waiting ones, and clearly refuses the next one.
 
-Its threads are daemons: the process ends without those that still compute.
+Its threads are daemons: the end of the process does not wait for them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ _LONGEST_S = 60
 
 
 class PoolPlace:
-    """A place in a pool, on whose threads its holder does one thing after the other."""
+    """A place in a pool; its holder makes one call after the other on the pool's threads."""
 
     def __init__(self, launch: Callable[[Callable[[], Any]], asyncio.Future[Any]]) -> None:
         self._launch = launch
         self._work: asyncio.Future[Any] | None = None
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function on a thread of the pool, after those who asked before.
+        """Call a function on a thread of the pool, after earlier callers.
 
         Raises
         ------
         ShuttingDownError
+            The pool was closed.
         """
         self._work = self._launch(partial(function, *args, **kwargs))
         self._work.add_done_callback(_heed)
@@ -43,7 +44,7 @@ class PoolPlace:
         return answer
 
     def leave(self, freed: Callable[[], None]) -> None:
-        """Give the place up; it is free once nothing is done any more for a client that went away."""
+        """Give the place up; it is free once no call for its holder still runs."""
         if self._work is None or self._work.done():
             freed()
         else:
@@ -51,13 +52,13 @@ class PoolPlace:
 
 
 def _heed(done: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody waits for any more."""
+    """Mark an error as seen, since its caller has left."""
     if not done.cancelled():
         done.exception()
 
 
 class _NextWork:
-    """Work for all who ask for it before it begins."""
+    """Work for all callers that request it before it begins."""
 
     work: asyncio.Future[Any]
 
@@ -75,9 +76,9 @@ class BoundedPool:
     Parameters
     ----------
     name
-        In metrics.
+        Name of the pool in metrics.
     workers, queue
-        How many run at once, and how many more may wait.
+        Number of calls that run at once, and number of further calls that may wait.
     """
 
     def __init__(self, name: str, workers: int, queue: int, metrics: RequestMetrics) -> None:
@@ -87,30 +88,31 @@ class BoundedPool:
         self._workers, self._room = workers, workers + queue
         self._waiting, self._refused = metrics.pending.labels(name), metrics.refused.labels(name)
         self._pending = 0
-        self._mean_s: float | None = None  # nothing is measured yet
+        self._mean_s: float | None = None  # None until something is measured
         self._mean_held_s = 0.0
         self._inflight: dict[str, asyncio.Future[Any]] = {}
         self._coming: dict[str, _NextWork] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function on a thread of the pool; a caller that goes away keeps its place until the work is done.
+        """Call a function on a thread of the pool; a caller that leaves keeps its place until the work is done.
 
         Raises
         ------
         BusyError
-            All places are taken; it says after how many seconds one may be free.
+            All places are taken; the error estimates the seconds until one is free.
         """
         with self.place():
             work = self._start(partial(function, *args, **kwargs))
         return await asyncio.shield(work)
 
     async def share(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function as ``run`` does, once for all who ask under the same key while it is under way.
+        """Call a function as ``run`` does, once for all callers with the same key while it is under way.
 
         Raises
         ------
         BusyError
+            All places are taken.
         """
         inflight = self.inflight(key)
         if inflight is None:
@@ -120,13 +122,14 @@ class BoundedPool:
         return answer
 
     async def share_next(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function as ``run`` does, once for all who ask under the same key before it begins.
+        """Call a function as ``run`` does, once for all callers with the same key before it begins.
 
-        What is answered was found after it was asked for: who comes when it has begun waits for the next one.
+        So the answer is newer than the request: a caller that comes after the beginning waits for the next call.
 
         Raises
         ------
         BusyError
+            All places are taken.
         """
         coming = self._coming.get(key)
         if coming is None or coming.has_begun:
@@ -139,7 +142,7 @@ class BoundedPool:
         return answer
 
     def _forget_next(self, key: str, coming: _NextWork, done: asyncio.Future[Any]) -> None:
-        if self._coming.get(key) is coming:  # else another waits under its key since
+        if self._coming.get(key) is coming:  # else newer work waits under this key
             del self._coming[key]
         _heed(done)
 
@@ -150,8 +153,9 @@ class BoundedPool:
         Raises
         ------
         BusyError
-            All places are taken; it says for how many seconds one is held.
+            All places are taken; the error has the mean seconds for which a place is held.
         ShuttingDownError
+            The pool was closed.
         """
         self._require_room(min(self._mean_held_s, _LONGEST_S))
         self._count(1)
@@ -168,7 +172,10 @@ class BoundedPool:
 
         Raises
         ------
-        BusyError, ShuttingDownError
+        BusyError
+            All places are taken.
+        ShuttingDownError
+            The pool was closed.
         """
         self._require_room((self._mean_s or 0) * self._pending / self._workers)
         self._count(1)
@@ -185,24 +192,24 @@ class BoundedPool:
             raise BusyError(max(1, math.ceil(wait_s)))
 
     def turn(self, key: str) -> asyncio.Lock:
-        """Return what those who ask for the same take turns by: the first starts it, the others find it started."""
+        """Return the lock of a key, so that of concurrent callers the first starts the work and the others find it started."""
         return self._turns.setdefault(key, asyncio.Lock())
 
     def inflight(self, key: str) -> asyncio.Future[Any] | None:
-        """Return the work that is under way under a key."""
+        """Return the work under way for a key."""
         return self._inflight.get(key)
 
     def submit(self, key: str, work: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
-        """Start work that all who ask under the same key wait for; who starts it holds a place, and tenants take turns.
+        """Start work for which all callers with the same key wait; the starter holds a place, and tenants take turns.
 
-        An error of work that nobody waits for any more is dropped: the store answers who asks again.
+        If no caller waits any more, an error is dropped: the store answers a new request.
         """
         started = self._inflight[key] = self._start(work, tenant)
         started.add_done_callback(lambda done: self._forget(key, done))
         return started
 
     def _forget(self, key: str, done: asyncio.Future[Any]) -> None:
-        if self._inflight.get(key) is done:  # else another has started under its key since
+        if self._inflight.get(key) is done:  # else newer work has started under this key
             del self._inflight[key]
         _heed(done)
 
@@ -213,7 +220,7 @@ class BoundedPool:
         return future
 
     def _launch(self, work: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
-        if self._ended:  # nothing would ever call it
+        if self._ended:  # no thread would ever call it
             raise ShuttingDownError
         future = self._threads.start(work, tenant)
         self._under_way.add(future)
@@ -221,7 +228,7 @@ class BoundedPool:
         return future
 
     def _measure(self, work: Callable[[], _T]) -> _T:
-        """Do some work, and measure it: not what it waited, which those before it have measured."""
+        """Do some work and measure its time, without the time that it waited."""
         started = time.perf_counter()
         try:
             return work()
@@ -234,16 +241,16 @@ class BoundedPool:
         self._waiting.set(self._pending)
 
     async def close(self, within_s: float) -> None:
-        """Wait for what is under way, at most so long; then give it up."""
+        """Wait for work under way, at most ``within_s``; then give it up."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=within_s)
         self.give_up()
 
     def give_up(self) -> None:
-        """Answer everybody who waits for work with ``ShuttingDownError``, and start none any more."""
+        """Answer all waiting callers with ``ShuttingDownError``, and start no more work."""
         self._ended = True
         self._threads.end()
         for future in list(self._under_way):
-            if not future.done():  # else its callbacks have yet to be called
+            if not future.done():  # a done one only has its callbacks left
                 future.set_exception(ShuttingDownError())
-                future.exception()  # there may be nobody to be told
+                future.exception()  # marks the error as seen, as its caller may have left

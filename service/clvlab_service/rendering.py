@@ -1,4 +1,4 @@
-"""Pages of templates: what they may load, and what stands in each."""
+"""Pages made from templates: the files that they may load, and their contents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from markupsafe import Markup
 from clvlab import words
 from clvlab.report.html import environment
 
-# How numbers and times are written on a page.
+# Formats of numbers and times on a page.
 
 
 def signed(number: float | None, digits: int = 1) -> str | None:
@@ -29,7 +29,7 @@ def signed(number: float | None, digits: int = 1) -> str | None:
 
 
 def moment(ts_ms: int | None) -> Markup | None:
-    """Write milliseconds since 1970 as a time that machines read too; the number itself where no calendar reaches."""
+    """Write milliseconds since 1970 as a ``time`` element; a number beyond the calendar is written as it is."""
     if ts_ms is None:
         return None
     found, text = words.utc(ts_ms), words.moment(ts_ms)
@@ -45,12 +45,12 @@ def json_text(value: Any) -> str:
 
 
 def paired(names: Iterable[Any]) -> list[tuple[str, str]]:
-    """Return each name with what it is called: itself."""
+    """Return each name paired with itself as its label."""
     return [(str(name), str(name).replace("_", " ").lower()) for name in names]
 
 
 def market(key: str | None) -> str | None:
-    """Return what people call a market; nothing of an action that names none.
+    """Return the readable name of a market; ``None`` for an action without a market.
 
     Examples
     --------
@@ -68,7 +68,7 @@ FILTERS = {
     "span": words.span_by_units,
     "json_text": json_text,
 }
-"""What these templates write figures with, besides what those of ``clvlab.report`` do."""
+"""Filters for figures in these templates, in addition to those of ``clvlab.report``."""
 
 
 ASSETS = Path(__file__).parent / "pages" / "assets"
@@ -81,7 +81,7 @@ _GUARDS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"
 
 
 class Links:
-    """Addresses of this service as its clients see them, behind a proxy too; every part of a path is one segment."""
+    """Addresses of this service as its clients see them, also behind a proxy; each part of a path becomes one segment."""
 
     def __init__(self, root: str) -> None:
         self._root = root.rstrip("/")
@@ -92,7 +92,7 @@ class Links:
         return f"{self._root}/{path}{'?' if query_text else ''}{query_text}"
 
     def asset(self, name: str) -> str:
-        """Return where a file lies that pages load; another content has another address."""
+        """Return the address of a file that pages load; it changes with the content."""
         return f"{self._root}{ASSET_PATH}/{asset_digest(name)}/{name}"
 
 
@@ -110,15 +110,15 @@ def page(
     Parameters
     ----------
     request
-        What is answered.
+        Request to answer.
     template
         File name.
     values
-        What the template shows; all text is escaped.
+        Values that the template shows; all text is escaped.
     status, headers
         Status and headers of the answer.
     stream
-        Address of the stream that tells when the page is out of date; only such a page may run a script, of this service alone.
+        Address of the stream that reports changes of the page. Only such a page may run a script, which is this service's own.
     """
     links = Links(str(request.scope.get("root_path", "")))
     text = _environment().get_template(template).render(values, here=links, stream=stream, version=version("clvlab"))
@@ -128,7 +128,7 @@ def page(
 
 @cache
 def asset_digest(name: str) -> str:
-    """Return by what a file that pages load is told from another of its name."""
+    """Return the digest that distinguishes versions of a file that pages load."""
     return hashlib.sha256((ASSETS / name).read_bytes()).hexdigest()[:16]
 
 

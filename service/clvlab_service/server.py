@@ -33,18 +33,18 @@ from clvlab_service.routers import operations
 from clvlab_service.settings import LOOPBACK, Settings
 from clvlab_service.telemetry import RequestMetrics, forward_uvicorn, logger
 
-# HTTP/1.1 with a clock: a client that sends slowly, or nothing, holds no connection for long.
+# HTTP/1.1 with time-outs: a client that sends slowly or nothing is disconnected soon.
 
 
 class TimedProtocol(H11Protocol):
-    """The server's protocol, with time-outs for what a client sends; idle connections between requests have the server's own.
+    """The server's protocol, with time-outs for receiving a request; the server itself ends connections idle between requests.
 
     Parameters
     ----------
     headers_s
-        How long the headers of a request may take, from its first byte or from the connection on.
+        Maximal time for the headers of a request, from its first byte or from the connection.
     body_s
-        How long a body may pause while it is waited for.
+        Longest pause of a body while the service waits for it.
     """
 
     def __init__(self, *arguments: Any, headers_s: float, body_s: float, **options: Any) -> None:
@@ -71,7 +71,7 @@ class TimedProtocol(H11Protocol):
         if self._upgraded:
             return
         if self.conn.their_state is h11.IDLE:
-            if self.timeout_keep_alive_task is None:  # else nothing of the next request has come
+            if self.timeout_keep_alive_task is None:  # else no byte of the next request has arrived
                 self._await_headers()
         elif self.conn.their_state is h11.SEND_BODY:
             self._stop()
@@ -80,7 +80,7 @@ class TimedProtocol(H11Protocol):
             self._stop()
 
     def _await_headers(self) -> None:
-        if not self._in_headers:  # else their time began with the first byte
+        if not self._in_headers:  # else the time began with the first byte
             self._stop()
             self._in_headers = True
             self._timer = self.loop.call_later(self._headers_s, self._give_up)
@@ -91,7 +91,7 @@ class TimedProtocol(H11Protocol):
         self._timer, self._in_headers = None, False
 
     def _body_pauses(self) -> None:
-        if self.flow.read_paused or self.cycle.waiting_for_100_continue:  # it is we who pause
+        if self.flow.read_paused or self.cycle.waiting_for_100_continue:  # the server itself is pausing
             self._timer = self.loop.call_later(self._body_s, self._body_pauses)
         else:
             self._give_up()
@@ -101,7 +101,7 @@ class TimedProtocol(H11Protocol):
         if self.transport.is_closing():
             return
         cycle = self.cycle if self.cycle is not None and not self.cycle.response_complete else None
-        silent = cycle is None and not self.conn.trailing_data[0]  # nothing was asked
+        silent = cycle is None and not self.conn.trailing_data[0]  # no request was begun
         if not silent and not (cycle is not None and cycle.response_started):
             self._answer(HTTPStatus.REQUEST_TIMEOUT)
         if cycle is not None:
@@ -121,11 +121,11 @@ class TimedProtocol(H11Protocol):
             self.transport.write(self.conn.send(event) or b"")
 
 
-# The worker: performs the jobs of a store, and answers nothing but whether it is well.
+# The worker: it performs the jobs of a store, and serves only health and metrics.
 
 
 def create_worker(settings: Settings) -> FastAPI:
-    """Build the worker: its jobs begin when a server starts it, with ports to be asked at or without.
+    """Build the worker; it takes up jobs when a server starts it, which may listen on a port or not.
 
     Raises
     ------
@@ -162,18 +162,18 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     Parameters
     ----------
     host, port
-        Where to listen; port 0 is any free one.
+        Address to listen on; port 0 is any free one.
     dev_folder
-        Trust the key in this folder, on this machine only.
+        Folder of a key that is trusted, on this machine only.
     say
-        Called with each line for the terminal once requests are accepted.
+        Function that receives each line for the terminal once requests are accepted.
     devfeed
-        Play a synthetic pack to live runs, for a first look; with ``dev_folder`` only.
+        Whether live runs follow a synthetic pack, for a first look; requires ``dev_folder``.
 
     Raises
     ------
     SettingsError, DatabaseUrlError
-        Settings that can't be used.
+        The settings can't be used.
     StoreError
         The database can't be used; trying again may help.
     OSError
@@ -203,14 +203,14 @@ def work(host: str, health_port: int | None, say: Callable[[str], None]) -> None
     Parameters
     ----------
     host, health_port
-        Where to answer ``/healthz``, ``/readyz`` and ``/metrics``; port 0 is any free one, null answers nobody.
+        Address of ``/healthz``, ``/readyz`` and ``/metrics``; port 0 is any free one, and without a port they are not served.
     say
-        Called with a line for the terminal once jobs are performed.
+        Function that receives a line for the terminal once jobs are performed.
 
     Raises
     ------
     SettingsError, DatabaseUrlError, StoreError, OSError
-        As ``serve``; a store that no other process can share is a setting that can't be used.
+        As for ``serve``; a store that can't be shared with other processes is a setting that can't be used.
     """
     settings = _read()
     app = _create(create_worker, settings)
@@ -236,7 +236,7 @@ def _run(app: FastAPI, settings: Settings, socks: list[socket.socket], ready: Ca
         forward_uvicorn(app.state.log)
         ready()
 
-    forward_uvicorn(None)  # it would log a start that fails with its traceback, and the caller says why in one line
+    forward_uvicorn(None)  # it would log a failed start with a traceback; the caller prints the reason in one line
     try:
         _Server(_config(start, settings), app, settings.shutdown_s, announce).run(sockets=socks)
     except SystemExit:
@@ -258,15 +258,15 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         log_level="warning",
         log_config=None,
         access_log=False,  # the service has its own, with request ids
-        ws_per_message_deflate=False,  # it would compress every message again for each who watches
-        proxy_headers=False,  # and its own setting of proxies
+        ws_per_message_deflate=False,  # it would compress every message once per watcher
+        proxy_headers=False,  # the service has its own setting of proxies
         lifespan="on",
         timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
     )
 
 
 class _Start:
-    """The application, and why it did not start."""
+    """The application, and the reason if it did not start."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -282,7 +282,7 @@ class _Start:
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it accepts requests, and ends in time."""
+    """A server that reports when it accepts requests, and ends within its time limit."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, shutdown_s: int, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -290,7 +290,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if not self.should_exit:  # else somebody has asked it to stop meanwhile
+        if not self.should_exit:  # else it was told to stop meanwhile
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -302,7 +302,7 @@ class _Server(uvicorn.Server):
             timer.cancel()
 
     def _give_up(self) -> None:
-        """Answer who still waits, before the server cancels what it has not answered."""
+        """Answer the waiting requests before the server cancels them."""
         for pool in self._app.state.pools.values():
             pool.give_up()
 
@@ -310,12 +310,12 @@ class _Server(uvicorn.Server):
 def _bound_socket(host: str, port: int) -> socket.socket:
     """Bind the port, so that its number is known before the start.
 
-    The protocol is named because asyncio turns off Nagle's algorithm only where it stands; else each answer waits 40 ms.
+    The protocol is passed because asyncio turns off Nagle's algorithm only then; otherwise each answer waits 40 ms.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)[0]
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if sys.platform == "linux":  # connections inherit it: a client that reads nothing any more keeps none of them open
+    if sys.platform == "linux":  # connections inherit it, so a client that stops reading is disconnected
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
     try:
         sock.bind(address)

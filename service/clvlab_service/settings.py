@@ -20,7 +20,7 @@ class Settings(BaseSettings):
     Raises
     ------
     pydantic.ValidationError
-        A value of the wrong type or out of bounds, or settings that exclude each other.
+        A value has the wrong type or is out of bounds, or settings exclude each other.
     """
 
     model_config = SettingsConfigDict(**ENVIRONMENT, frozen=True)
@@ -149,7 +149,7 @@ class Settings(BaseSettings):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the store is one of several processes, PostgreSQL."""
+        """Whether several processes share the store, which is then PostgreSQL."""
         return self.database_url is not None and self.database_url.get_secret_value().startswith("postgres")
 
     @model_validator(mode="after")

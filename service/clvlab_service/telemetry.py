@@ -18,23 +18,23 @@ from clvlab.arena.measures import Measures
 
 
 def logger(level: str) -> structlog.typing.FilteringBoundLogger:
-    """Build a logger to standard error; what is bound to the context, such as the request id, is on every line."""
+    """Build a logger to standard error; every line has the values bound to the context, such as the request id."""
     bound: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
         structlog.BytesLogger(sys.stderr.buffer),
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
-            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),  # locals hold tokens
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),  # locals may hold tokens
             structlog.processors.JSONRenderer(serializer=lambda entry, **_: orjson.dumps(entry, default=str)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-    ).bind()  # else each line would bind it
+    ).bind()  # otherwise each line would bind it
     return bound
 
 
 class LogForwarder(logging.Handler):
-    """Sends what the library logs through the standard library to the service's log."""
+    """Forwards records of the library, which uses the standard ``logging``, to the service's log."""
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ _UVICORN = ("uvicorn", "uvicorn.access", "asyncio")
 
 
 def forward_uvicorn(log: structlog.typing.FilteringBoundLogger | None) -> None:
-    """Have the lines of uvicorn and of its event loop be lines of the service's log, or without one go nowhere."""
+    """Send the log lines of uvicorn and of its event loop to the service's log; without one they are dropped."""
     for name in _UVICORN:
         theirs = logging.getLogger(name)
         theirs.handlers = [logging.NullHandler() if log is None else LogForwarder(log)]
@@ -95,12 +95,12 @@ class RequestMetrics:
         self.refused = Counter("clvlab_pool_refused", "Computations refused.", ("pool",), registry=self.registry)
 
     def take_lanes(self, lanes: Mapping[str, int]) -> None:
-        """Take how many jobs this process performs at once."""
+        """Set the numbers of jobs that this process performs at once."""
         for name, count in lanes.items():
             self.lanes.labels(name).set(count)
 
     def store(self, found: Measures | None) -> None:
-        """Take what was measured of the store; null if it did not answer."""
+        """Set the figures of the store; ``None`` if it did not answer."""
         self.store_up.set(found is not None)
         for gauge in (self.jobs, self.queue_age, self.stored, self.feed):
             gauge.clear()

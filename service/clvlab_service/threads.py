@@ -1,4 +1,4 @@
-"""Threads that do not keep the process from ending."""
+"""Threads that let the process end while they still work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class Rounds:
-    """A queue in which parties take turns, so that nobody waits behind all that another has put there."""
+    """A queue in which tenants take turns, so that no tenant waits for all calls of another."""
 
     def __init__(self) -> None:
         self._of: dict[str, deque[Callable[[], None]]] = {}  # in the order of their turns
@@ -22,13 +22,13 @@ class Rounds:
         self._ended = False
 
     def put(self, tenant: str, call: Callable[[], None]) -> None:
-        """Add to what a tenant has waiting."""
+        """Add a call to a tenant's waiting ones."""
         with self._changed:
             self._of.setdefault(tenant, deque()).append(call)
             self._changed.notify()
 
     def get(self) -> Callable[[], None] | None:
-        """Wait for the first of the tenant whose turn it is; null once the queue has ended."""
+        """Wait for the first call of the tenant whose turn it is; ``None`` once the queue has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self._of or self._ended)
             if self._ended:
@@ -41,16 +41,16 @@ class Rounds:
             return call
 
     def end(self) -> None:
-        """Give nothing any more."""
+        """End the queue, which then returns ``None``."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
 
 class DaemonThreads:
-    """So many threads that call functions for an event loop, whose parties take turns.
+    """Threads that call functions for an event loop; tenants take turns.
 
-    Those of the standard library are waited for at the exit of the interpreter.
+    The interpreter would wait at its exit for threads of the standard library's executor.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -59,7 +59,7 @@ class DaemonThreads:
         self._threads: list[Thread] = []
 
     def start(self, function: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
-        """Have a function called on a thread, in the context of the caller; to be asked for on the event loop."""
+        """Call a function on a thread, in the context of the caller; must be called on the event loop."""
         loop, context = asyncio.get_running_loop(), copy_context()
         answer: asyncio.Future[_T] = loop.create_future()
 
@@ -68,9 +68,9 @@ class DaemonThreads:
             outcome: Any
             try:
                 settle, outcome = answer.set_result, context.run(function)
-            except BaseException as error:  # noqa: BLE001  # whatever it is belongs to who asked
+            except BaseException as error:  # noqa: BLE001  # the caller gets any error
                 settle, outcome = answer.set_exception, error
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            with suppress(RuntimeError):  # the loop has ended, so no caller waits
                 loop.call_soon_threadsafe(_settle, answer, settle, outcome)
 
         self._queue.put(tenant, call)
@@ -83,10 +83,10 @@ class DaemonThreads:
     def _work(self) -> None:
         while (call := self._queue.get()) is not None:
             call()
-            del call  # and with it what it was called with
+            del call  # releases the arguments too
 
     def end(self) -> None:
-        """Call nothing any more; what is being called goes on."""
+        """Start no more calls; running ones continue."""
         self._queue.end()
 
 

@@ -58,7 +58,7 @@ _KEY = "competition_id"
 
 @dataclass(frozen=True, slots=True)
 class CompetitionFilter:
-    """Filters of a list of competitions, ``None`` where unused; ``owner`` is the DID of a principal."""
+    """Filters of a list of competitions; an unused one is ``None``, and ``owner`` is the DID of a principal."""
 
     status: CompetitionStatus | None = None
     owner: str | None = None
@@ -70,7 +70,7 @@ def summaries(
 ) -> tuple[list[CompetitionSummaryResponse], str | None]:
     """Return competitions oldest first, after ``cursor`` and up to ``until``, and the cursor of the next page or None.
 
-    New competitions come last, so pages miss and repeat nothing.
+    New competitions come last, so every competition is on exactly one page.
     """
     if limit is not None and not 1 <= limit <= MAX_PAGE:
         raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
@@ -81,12 +81,12 @@ def summaries(
 
 
 def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
-    """Return the cursor of the last competition of a list at present; ``None`` if it is empty."""
+    """Return the cursor of the newest competition of a list; ``None`` if the list is empty."""
     found = rows.newest_row(connection, asdict(wanted))
     return None if found is None else cursor_of(found, _KEY)
 
 
-# The start of a competition: claimed by one caller, waited for, cancelled.
+# The start of a competition: one caller claims it; it can be waited for and cancelled.
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class CompetitionLaunch:
         return self.settled_response(competition_id, self.claim(caller, competition_id))
 
     def claim(self, caller: str, competition_id: str) -> str:
-        """Claim the start, which one of concurrent callers gets; queue the run and return its id.
+        """Claim the start, queue the run and return its id; only one of concurrent callers succeeds.
 
         Raises
         ------
@@ -135,12 +135,12 @@ class CompetitionLaunch:
         return row["config"]["source_mode"] == "live"
 
     def check_startable(self, caller: str, competition_id: str) -> None:
-        """Refuse a start that the competition's own row rules out; changes nothing."""
+        """Refuse a start that the competition's row rules out; nothing changes."""
         with self.database.read() as connection:
             require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
 
     def settled_response(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
-        """Wait until a claimed run is over, performing it here if no other worker does. Blocks."""
+        """Wait until a claimed run is over; perform it here if no other worker does. Blocks."""
         self.jobs.require_sealed(run_id)
         return self.start_response(competition_id)
 
@@ -150,7 +150,7 @@ class CompetitionLaunch:
         return pick(CompetitionStartResponse, {**row, "replay_binding": replay_binding(row)})
 
     def cancel(self, caller: str, competition_id: str) -> CompetitionStatusResponse:
-        """Cancel the run of a running competition, which returns to its status before the start."""
+        """Cancel the run of a running competition; the competition returns to its status before the start."""
         with self.database.read() as connection:
             row = require_owned(rows.row(connection, competition_id), competition_id, caller)
             running = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED)
@@ -176,7 +176,7 @@ class Competitions(CompetitionLaunch):
     caps: Caps
 
     def create(self, owner: str, config: CompetitionConfig, competition_id: str | None = None) -> CompetitionCreateResponse:
-        """Create a draft; a ``pack_id`` freezes its replay binding now. An existing ``competition_id`` changes nothing.
+        """Create a draft; a ``pack_id`` freezes its replay binding now. With an existing ``competition_id`` nothing changes.
 
         ``owner``, the principal of the verified token, is the only source of ownership.
         """
@@ -269,7 +269,7 @@ class Competitions(CompetitionLaunch):
         Registration(self.database, self.catalog.seen_by(caller)).withdraw(caller, competition_id, agent_id)
 
     def delete(self, caller: str, competition_id: str) -> None:
-        """Delete a competition and its roster, unless it was ever started: its log is public record."""
+        """Delete a competition and its roster. A competition that was ever started stays, as its log is public record."""
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             if row["next_seq"]:

@@ -24,7 +24,7 @@ class Demo:
     catalog: Catalog
 
     def run(self) -> DemoResponse:
-        """Run the demo, or return the existing one: there is one per pack and law. Blocks.
+        """Run the demo, or return the existing one; each pack and law has one demo. Blocks.
 
         Raises
         ------

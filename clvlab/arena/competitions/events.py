@@ -29,8 +29,8 @@ _FINAL = (CompetitionStatus.FINALIZED, CompetitionStatus.COMPLETED)
 class LogEnd:
     """A part of a log and its state at one moment.
 
-    ``entries`` go up to a bound, ``length`` is that of the whole log, and ``complete`` says that nothing can follow: the
-    competition is finalized or completed, and its anchor is not pending.
+    ``entries`` go up to a bound, and ``length`` is the length of the whole log. A log is ``complete`` if no entry can follow:
+    its competition is finalized or completed, and the anchor is not pending.
     """
 
     entries: list[CompetitionEvent]
@@ -95,8 +95,8 @@ _LAW = (
 def run_events(run: Run) -> Iterator[dict[str, Any]]:
     """Yield every decision, its verdict by the policy and its result by the law, in sealed order.
 
-    The same run gives the same events, so that an interrupted one continues where it stopped. ``run_seq`` is the decision's
-    sequence number in the evidence.
+    The same run gives the same events, so that an interrupted report continues where it stopped. ``run_seq`` is the sequence
+    number of the decision in the evidence.
     """
     run_id = run.run_id
     decisions, scores = run.evidence.decisions.select(*_DECIDED), run.scores.select(*_LAW)

@@ -77,7 +77,7 @@ class CompetitionStarts:
         if fixture is not None:
             return self._claim_live(connection, row, agents, entrants, fixture)
         own = self._binding(connection, row)
-        if row["pack_id"] is None:  # else each was tried on the fixture at registration
+        if row["pack_id"] is None:  # otherwise each agent was tried on the fixture at registration
             for agent_id, cause in misfits(entrants, own).items():
                 raise NotStartableError("entry_unusable", f"agent {agent_id!r} {cause}")
         spec = _spec(row, entrants, own)
@@ -146,7 +146,7 @@ def _start_values(row: CompetitionRow) -> dict[str, Any]:
 def live_spec(
     row: CompetitionRow, started_seq: int | None, agents: Sequence[Entrant], feed: Feed, fixture: Fixture, grace_s: int = 0
 ) -> LiveSpec:
-    """Return the live run of a competition and its roster; each start is a run of its own."""
+    """Return the live run of a competition and its roster; each start makes a new run."""
     config = CompetitionConfig.model_validate(row["config"])
     return LiveSpec(
         feed=feed,
@@ -161,7 +161,7 @@ def live_spec(
 
 
 def note_failure(connection: Connection, job: Job, cause: str, now_ms: int) -> None:
-    """Release the claim of a competition's start, which returns to its earlier status with the cause on record."""
+    """Release the claim of a start: the competition returns to its earlier status, and the cause is recorded."""
     competition_id = job.payload["origin_id"]
     row = rows.row(connection, competition_id, lock=True)
     if row is not None:
@@ -214,10 +214,10 @@ class CompetitionOrigin:
         return _spec(row, entrants, own)
 
     def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
-        """Append nothing: the start has its event."""
+        """Append nothing, as the start already has its event."""
 
     def seal_report(self, job: Job, run: Run) -> Sealing:
-        """Append every decision with its score, then the ranking and the end; events that exist are not repeated."""
+        """Append every decision with its score, then the ranking and the end; existing events are not repeated."""
         competition_id = job.payload["origin_id"]
         with self.database.read() as connection:
             row = _row(connection, competition_id)
@@ -264,7 +264,7 @@ class LiveCompetitionOrigin:
         self.report_events(connection, job, [("STATUS_CHANGED", "", {"status": "running", "attempt": job.attempt})], now_ms)
 
     def report_events(self, connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
-        """Append events of the live run, which are not evidence; the seal appends those in full and in order."""
+        """Append events of the live run, which are not evidence; the seal appends the evidence in full and in order."""
         events = [
             event(EventKind(kind), job.run_id, payload | ({"agent_id": agent_id} if agent_id else {}))
             for kind, agent_id, payload in happenings

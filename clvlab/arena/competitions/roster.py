@@ -35,7 +35,7 @@ from clvlab.store.database import Connection, Database
 
 
 def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> RosterEntry:
-    """Pin an entry: its own config, or that of its instance."""
+    """Pin the config of an entry, which may come from its instance."""
     record = None if entry.instance_id is None else _record(connection, entry.instance_id, caller)
     mode = proof_mode(entry.proof_mode)
     if record is not None and record["template"] != entry.strategy:
@@ -63,11 +63,11 @@ def _record(connection: Connection, instance_id: str, caller: str) -> AgentInsta
 
 
 def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
-    """Refuse a config that contradicts that of the instance.
+    """Refuse a config that contradicts the config of the instance.
 
-    It may repeat the parameters of the instance's template or its whole configuration, in part or in full: each of its keys
-    must be one of the instance's with the same value. Values are the same if they are sealed alike. Parameters of a template
-    are compared after the template has read them.
+    The config may repeat the template's parameters or the whole configuration of the instance, in part or in full. Each of its
+    keys must be a key of the instance with the same value. Values are the same if their sealed bytes are. Parameters of a
+    template are compared after the template has read them.
     """
     config = entry.config
     if not config:
@@ -90,7 +90,7 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
 
 
 def _template_params(strategy: str, config: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a template knows, as it reads them together with those of the instance."""
+    """Return the parameters that a template knows, read together with those of the instance."""
     known = set(config) - set(unused_keys(strategy, config))
     unused = unused_keys(strategy, params)
     others = {key: value for key, value in params.items() if key not in unused}
@@ -99,7 +99,7 @@ def _template_params(strategy: str, config: Mapping[str, Any], params: Mapping[s
 
 
 def _sealed_bytes(value: Any) -> bytes | None:
-    """Return a value as it would be sealed; None if it can't be."""
+    """Return the sealed form of a value; ``None`` if it can't be sealed."""
     try:
         return canonical(without_floats(value))
     except (EvidenceError, RecursionError):
@@ -122,15 +122,15 @@ def unused_of(agent: RosterEntry) -> list[str]:
     return [] if agent["instance_id"] else unused_keys(agent["strategy"], agent["config"])
 
 
-# Registration: changes of a roster while it may change.
+# Registration: changes of a roster that is not frozen yet.
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The means to add agents to rosters and to remove them.
+    """Adds agents to rosters and removes them.
 
-    An agent is tried on the bound fixture before the competition is locked: reading a tape takes time, in which others may
-    register.
+    An agent is tried on the bound fixture before the competition is locked: reading a tape takes time, and others may register
+    meanwhile.
     """
 
     database: Database
@@ -144,7 +144,7 @@ class Registration:
         self._require_runnable(seen, pinned)
         with self.database.write() as connection:
             row, position = _vacancy(connection, caller, competition_id, entry.agent_id, lock=True)
-            if row["pack_id"] != seen["pack_id"]:  # a start bound it meanwhile, and failed
+            if row["pack_id"] != seen["pack_id"]:  # meanwhile a start bound the pack, and failed
                 self._require_runnable(row, pinned)
             place = {"competition_id": competition_id, "position": position, "roster_size": row["roster_size"]}
             rows.add_agent(connection, {**pinned, **place})

@@ -13,7 +13,7 @@ from clvlab.errors import EvidenceError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof.canonical import canonical, without_floats
 
-# Allowlists that come with a request, bounded: a run stores them several times.
+# Limits of a request's allowlists, because a run stores them several times.
 
 
 MAX_ENTRIES, MAX_BYTES = 64, 200

@@ -44,19 +44,19 @@ from clvlab.store.jobs import JobPayload
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import instances as instance_table
 
-# Preflight: every parameter of a deploy is checked under its name before anything is stored.
+# Preflight: before anything is stored, every parameter of a deploy has a check of its own name.
 
 
 _STAND_IN = "baseline"
-_STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # used in the other checks where these are not valid
+_STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # replace invalid values in the other checks
 
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
     """The checks of a deploy, in order, and their results.
 
-    ``config`` is the resolved configuration, None if the check of a field failed. ``bound`` is the fixture of a replay and
-    ``fixture`` that of the feed; for the other kind, and if it is missing, each is ``None``.
+    ``config`` is the resolved configuration, ``None`` if the check of a field failed. ``bound`` is the fixture of a replay,
+    ``fixture`` the fixture of a live run; ``None`` if there is no such fixture.
     """
 
     checks: list[PreflightCheck]
@@ -73,7 +73,7 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
     """Check a deploy.
 
     Steps: 1. every field by its own type and bounds; 2. combinations of fields, with defaults in place of fields that failed;
-    3. for a live one, the feed.
+    3. for a live deploy, the feed.
     """
     wrong = _field_errors(body)
     config = DeployConfig.model_validate(_STAND_INS | {name: body[name] for name in body if name not in wrong})
@@ -169,12 +169,12 @@ class Deploys:
     live: LiveFeed
 
     def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
-        """Check a configuration by name, store it as an instance, and queue its run; return before that is sealed.
+        """Check a configuration by name, store it as an instance, and queue its run; return before the run is sealed.
 
         ``owner``, the principal of the verified token, is the only source of ownership. ``body`` is untyped: a bad value is a
         failing check named after its field. The same ``idempotency_key`` and configuration of an owner return the same
-        instance. ``ignored`` of the response names unread fields; of these only unknown ``params`` change the fingerprint,
-        because they are pinned.
+        instance. ``ignored`` of the response names unread fields. Unread fields do not change the fingerprint, except unknown
+        ``params``, which are pinned.
 
         Raises
         ------
@@ -281,7 +281,7 @@ class Deploys:
         return {"instances": listed, "next_cursor": next_cursor}
 
     def newest_event_id(self, caller: str, instance_id: str) -> int:
-        """Return the id of the newest runtime event of an instance of the caller; 0 without any."""
+        """Return the id of the newest runtime event of the caller's instance; 0 without events."""
         with self.database.read() as connection:
             _own_instance(connection, instance_id, caller)
             return instances.newest_event_id(connection, instance_id)

@@ -1,4 +1,4 @@
-"""The run of a deployed agent: performed by a job, reported on the operations channel."""
+"""The run of a deployed agent: a job performs it and reports it on the operations channel."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class DeployOrigin:
 
 
 def tell(connection: Connection, job: Job, happenings: Sequence[Happening], now_ms: int) -> None:
-    """Report happenings of an instance's run on the operations channel; those of no agent are the run's."""
+    """Report happenings of an instance's run on the operations channel; those without an agent belong to the run."""
     instance_id = job.payload["origin_id"]
     own = str(_row(connection, instance_id)["record"]["config"]["agent_id"])
     events = [

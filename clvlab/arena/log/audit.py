@@ -1,4 +1,4 @@
-"""The audit of a run log: every entry is read again and compared with the statements of its keeper."""
+"""The audit of a run log: every entry is read and compared with the statements of the log's keeper."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.checks import Verdict
 from clvlab.proof.verify import verify
 
-# Statements about a run log: by its keeper, by earlier checkpoints, and by bundles.
+# Statements about a run log: those of its keeper, of earlier checkpoints and of bundles.
 
 
 class Statements:
     """Statements about a log, passed to the auditor and kept for the result.
 
-    ``lost`` names entries that a restart declares lost, with which nothing can be compared.
+    ``lost`` names statements about entries that a restart declares lost; they can't be compared.
     """
 
     def __init__(self, auditor: Auditor, keys: Keys, origin: str | None) -> None:
@@ -55,7 +55,7 @@ class Statements:
                 self.auditor.fail(f"the log's checkpoint has {current.size} entries, its state had {head.size} before")
 
     def _note_restarts(self, head: Head) -> None:
-        """Note the restarts that the keeper states; the entries must then state the same."""
+        """Note the restarts that the keeper states; the entries must confirm them."""
         for index, entry in head.restarts:
             self.auditor.expect_entry(index, entry, "the keeper's list of restarts")
             try:
@@ -124,7 +124,7 @@ class Statements:
         self.auditor.expect_root(found.size, found.root, whose)
 
     def bundle(self, name: str, content: bytes) -> None:
-        """Require that a bundle's run holds and its entries are about it and in the log, and recount its statements."""
+        """Verify a bundle's run, require its entries in the log, and recount its statements."""
         parts = read_bundle(content)
         if "log.json" not in parts:
             raise BundleError(f"{name} holds no proofs of a log")
@@ -133,7 +133,7 @@ class Statements:
         shared_size = None if found is None else self.shared_size(found)
         for which in ("commit", "outcome"):
             if found is not None and shared_size is not None and shared_size <= part[which]["index"] < found.size:
-                continue  # lost by the restart, as the checkpoint above is
+                continue  # a restart declared it lost, like the checkpoint above
             self.auditor.expect_entry(part[which]["index"], part[which]["entry"].encode(), f"the {which} in {name}")
         verification = verify(run_of(parts), parts.get("receipts.jsonl", b""))
         wrong = next((check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL), None)
@@ -169,22 +169,22 @@ class LogAudit:
     # size, root_hash: number of entries read, and their root
     size: int
     root_hash: str
-    signature_judged: bool  # whether keys of the caller judged the log's signature; one that does not hold is in ``broken``
+    signature_judged: bool  # whether the caller's keys judged the log's signature; a bad one is in ``broken``
     witnesses: tuple[str, ...]  # names of trusted witnesses that signed the newest checkpoint
-    # checkpoints, bundles: numbers of earlier checkpoints that the log extends, and of bundles whose runs, entries and counts
-    # were compared
+    # checkpoints: number of earlier checkpoints that the log extends
+    # bundles: number of bundles whose runs, entries and counts were compared
     checkpoints: int
     bundles: int
-    # restarts, lost: restarts of the log under another name, and statements that can't be compared since
+    # restarts: restarts of the log under another name; lost: statements that can't be compared since then
     restarts: tuple[RestartRecord, ...]
     lost: tuple[str, ...]
-    # Runs by owner and pack, counted from the entries. Owners' names are the operator's word, and so are the packs of runs
-    # whose bundle was not compared.
+    # Runs by owner and pack, counted from the entries. The operator alone vouches for owners' names, and for the packs of runs
+    # without a compared bundle.
     counts: tuple[PackCounts, ...]
     recounts: tuple[Recount, ...]  # counts for the runs of the bundles
-    falls: Falls  # distribution of the times of entries, which are the operator's word too
-    plans: tuple[PlanHistory, ...]  # planned searches, and the openings of their hold-outs
-    # broken, broken_count: the first broken rules, and the number of all
+    falls: Falls  # distribution of the times of entries, for which the operator alone vouches too
+    plans: tuple[PlanHistory, ...]  # planned searches with the openings of their hold-outs
+    # broken: the first broken rules; broken_count: the number of all
     broken: tuple[Broken, ...]
     broken_count: int
 
@@ -245,9 +245,9 @@ def audit(
 ) -> LogAudit:
     """Read a whole log and judge it by its entries alone.
 
-    Steps: 1. gather statements about the log: by its keeper, earlier checkpoints and bundles; 2. read every entry, check the
-    rules of ``clvlab.log.log``, and compare each statement as its size is reached; 3. store the state. Without ``trust`` no
-    signature is judged. ``checkpoints`` and ``bundles`` are by name. ``state`` is written only after a sound audit.
+    Steps: 1. gather the statements of its keeper, earlier checkpoints and bundles; 2. read every entry, check the rules of
+    ``clvlab.log.log``, and compare each statement when its size is reached; 3. store the state. Without ``trust`` no signature
+    is judged. ``checkpoints`` and ``bundles`` have names as keys. ``state`` is written only after a sound audit.
 
     Raises
     ------
@@ -310,7 +310,7 @@ def _last_checkpoint(content: bytes, name: str) -> Checkpoint:
 
 
 def _remember(state: Path, before: bytes | None, now: Checkpoint, note: str) -> None:
-    """Write the state, unless another audit did meanwhile, which may have seen more."""
+    """Write the state, unless another audit wrote it meanwhile and may have seen more."""
     root = now.text.split("\n")[2]
     content = canonical({"schema": _STATE, "origin": now.origin, "size": now.size, "root": root, "note": note or None})
     place = state.resolve()

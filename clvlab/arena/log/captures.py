@@ -1,4 +1,4 @@
-"""Search for a pack's segments in a run log, under a signed checkpoint, with the times that the log states."""
+"""Search for a pack's segments in a run log under a signed checkpoint, and compare the times that the log states."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ A day lets an interrupted capture continue. Matches end within it, so the author
 class LogGrade:
     """The grade of a pack by a log, and its reasons in sentences.
 
-    ``since_ms`` is the entry time of the last segment by the log operator's word, ``None`` if a segment is not in the log.
-    ``late_days`` are the whole days of the longest wait from a segment's first message to its entry.
+    ``since_ms`` is the entry time of the last segment, for which the log's operator vouches; ``None`` if a segment is not in
+    the log. ``late_days`` is the longest time from a segment's first message to its entry, in whole days.
     """
 
     grade: Grade
@@ -113,7 +113,7 @@ def _times(source: LogSource, signed: Checkpoint, wanted: set[Segment], limits: 
         tree.extend([leaf_hash(data)])
         try:
             entry, ts_ms = entry_and_time(data)
-        except EvidenceError:  # an entry of a later kind is not a segment; its bytes are under the root all the same
+        except EvidenceError:  # an entry of an unknown later kind is not a segment, but counts in the root
             continue
         if isinstance(entry, Segment) and entry in wanted:
             times.setdefault(entry, ts_ms)

@@ -26,8 +26,8 @@ from clvlab.log.witness import Witness, request
 def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
     """Open the run log of a store for the duration of the context.
 
-    ``place`` is a file of SQLite, or a URL as in CLVLAB_DATABASE_URL. ``create`` makes a missing file, which is an error
-    otherwise; a read-only store is read as it is.
+    ``place`` is a file of SQLite, or a URL as in CLVLAB_DATABASE_URL. ``create`` makes a missing file; without it a missing
+    file is an error. A read-only store can be opened too.
     """
     try:
         from clvlab.store.database import Database, database_to_read
@@ -68,7 +68,7 @@ def signed_checkpoint(log: LogStore, signer: Signer, published: Publication | No
 def restart_log(
     log: LogStore, notes: Sequence[str], signer: Signer, file: Path | None, ts_ms: int
 ) -> tuple[RestartRecord, str]:
-    """End the origin of these checkpoints; return the record and the first checkpoint of the new one, also kept in ``file``."""
+    """End the origin of these checkpoints; return the record and the new origin's first checkpoint, also kept in ``file``."""
     with log.write() as rows:
         done = restart(rows, notes, signer, ts_ms)
     return done, signed_checkpoint(log, signer, Publication(file, signer.verifier))
@@ -80,13 +80,13 @@ def log_counts(log: LogStore) -> list[OwnerCounts]:
 
 
 def count_runs(rows: LogRows) -> list[OwnerCounts]:
-    """Count within a transaction, as ``log_counts``."""
+    """Count runs like ``log_counts``, within a transaction."""
     counted = counts(rows).items()
     return [pick(OwnerCounts, {**asdict(count), "owner": owner, "open": count.open}) for owner, count in counted]
 
 
 def witness_request(log: LogStore, note: str, old_size: int) -> str:
-    """Return the request to a witness, which saw ``old_size`` entries last, to sign a checkpoint."""
+    """Return the request to sign a checkpoint, for a witness that has last seen ``old_size`` entries."""
     with log.read() as rows:
         new = _own(rows, note)
         return request(old_size, consistency(rows, old_size, new.size), note)
@@ -102,8 +102,8 @@ def log_proofs(
 ) -> dict[str, Any]:
     """Return part ``log.json`` of a bundle: proofs of a run under a checkpoint that extends the earlier ``since``.
 
-    It has unsigned counts of the owner's other runs if the commitment names its pack. ``signer`` is a signed checkpoint, or the
-    key to sign one now, which ``published`` stores before it is returned.
+    If the commitment names its pack, the part has unsigned counts of the owner's other runs. ``signer`` is a signed checkpoint,
+    or a key that signs one now; ``published`` stores the new one before it is returned.
 
     Raises
     ------

@@ -29,8 +29,8 @@ _MAX_BODY = 16 * 2**20  # a page of the longest names, each character escaped tw
 class SourceLimits:
     """Limits of reading a log.
 
-    ``entries`` is the largest number of entries, ``request_s`` the seconds for one answer of a service, ``total_s`` those for
-    all.
+    ``entries`` is the maximal number of entries, ``request_s`` the maximal seconds for one answer of a service, and ``total_s``
+    the maximal seconds for all answers.
     """
 
     entries: int = 10_000_000
@@ -58,7 +58,7 @@ class LogSource(Protocol):
     def head(self) -> Head: ...
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
-        """Return entries with their indices, as they come."""
+        """Return entries with their indices, unchecked."""
         ...
 
 
@@ -122,7 +122,7 @@ class _StoreSource:
 
 
 class _Service:
-    """The answers of a service, limited in bytes and time; redirections are not followed."""
+    """A log of a service; its answers are limited in bytes and time, and redirections are not followed."""
 
     def __init__(self, url: str, limits: SourceLimits) -> None:
         self._limits, self._url = limits, url.rstrip("/")
@@ -175,13 +175,13 @@ class _Service:
 
 
 def answer(url: str, seconds: float) -> tuple[int, bytes]:
-    """Return status and body of a URL; an oversized body is read only until that is known.
+    """Return status and body of a URL; an oversized body is read only up to the limit.
 
-    Socket time-outs count from the last byte, so a trickle would last for ever: a timer ends it.
+    A timer limits the whole answer, because socket time-outs start again with every byte.
     """
     parts = urlsplit(url)
     host, secure = parts.hostname or "", parts.scheme == "https"
-    if not host:  # a socket would take it for this machine
+    if not host:  # a socket would take an empty host for this machine
         raise ValueError("the URL names no host")
     connection = HTTPConnection(host, parts.port or (443 if secure else 80), timeout=seconds)
     started = time.monotonic()
@@ -205,7 +205,7 @@ def _end(connected: socket.socket) -> None:
     try:
         connected.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # it has ended by itself
+        return  # the connection has already ended
 
 
 def _runs(row: Mapping[str, Any]) -> RunCounts:

@@ -33,7 +33,7 @@ def witnessed_notes(place: str) -> list[str]:
 
 @dataclass
 class WitnessWatch:
-    """Compares the log with a witness every ``every_s`` seconds, on a thread of its own, because a witness may be slow.
+    """Compares the log with a witness every ``every_s`` seconds, on its own thread, because a witness may be slow.
 
     ``published`` receives the checkpoints read at ``place``.
     """
@@ -45,14 +45,14 @@ class WitnessWatch:
     _stopping: Event = field(default_factory=Event, init=False)
 
     def start(self) -> None:
-        """Look once, then start to look regularly; idempotent."""
+        """Read the witness once, then start to read it regularly; idempotent."""
         if self._thread is None:
             self.look()
             self._thread = Thread(target=self._watch, name="clvlab-witness", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, unless it is waiting for a witness; idempotent."""
+        """End the thread; one that waits for a witness is left behind. Idempotent."""
         self._stopping.set()
 
     def look(self) -> None:

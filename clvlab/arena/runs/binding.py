@@ -1,4 +1,4 @@
-"""A fixture of a catalogued pack, as competitions, deploys and backtests of the service name it."""
+"""A fixture of a catalogued pack, by the names that competitions, deploys and backtests use."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_catalogued(catalog: PackSource, pack_id: str) -> Pack:
 
 
 def bind(catalog: PackSource, pack_id: str | None, fixture_id: int | None) -> Bound:
-    """Resolve a pack and a fixture of it; by default the lowest fixture, and the only verified pack."""
+    """Resolve a pack and one of its fixtures; by default the only verified pack and its lowest fixture."""
     pack = _only_pack(catalog) if pack_id is None else open_catalogued(catalog, pack_id)
     ranked = catalog.entries().get(pack.pack_id, {}).get("content_hash") == pack.content_hash
     if fixture_id is None and pack.fixture_ids:

@@ -31,7 +31,7 @@ from clvlab.store.folder import read_receipts, read_run, read_view, run_files
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
     """Return one file with everything about a run folder: evidence, scores, manifest, receipts, anchor, log proofs.
 
-    ``log`` has the proofs of the run's entries, required if the manifest names a commitment.
+    ``log`` has the proofs of the run's entries; it is required if the manifest names a commitment.
     """
     run = read_run(path)
     if run.commit_index is not None and log is None:
@@ -40,7 +40,7 @@ def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
 
 
 def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
-    """Return a bundle's part of an anchor that is on the chain, else ``None``."""
+    """Return a bundle's part about an anchor, ``None`` if the anchor is not on the chain."""
     if record is None or record.status != AnchorStatus.ANCHORED:
         return None
     signed = {"signature": str(record.signature), "transaction": str(record.transaction)}
@@ -48,7 +48,7 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
 
 
 def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:
-    """Recompute the proof of a bundled run; the chain is asked about its anchor if settings name one."""
+    """Recompute the proof of a bundled run; its anchor is checked on the chain if settings name one."""
     contents = read_bundle(file_bytes(path))
     asker = NullAnchor(settings)
     anchor = Anchor(cluster=asker.cluster)
@@ -67,11 +67,11 @@ def judge_proofs(
     *,
     without_witness: bool = False,
 ) -> tuple[dict[str, Check], LogStanding | None]:
-    """Judge the anchor and log proofs of a verified run offline, by keys of the reader.
+    """Judge the anchor and log proofs of a verified run offline, by the reader's keys.
 
-    Without the file ``trust`` no key is trusted; ``required`` names proofs without which the run fails; ``without_witness``
-    lets a required log lack a trusted witness. Returns the checks, and block ``log`` of the proof card if the log proofs hold,
-    without its unsigned parts.
+    Without the file ``trust`` no key is trusted. ``required`` names proofs without which the run fails. ``without_witness``
+    accepts a required log without a trusted witness. Returns the checks, and block ``log`` of the proof card without its
+    unsigned parts, if the log proofs hold.
     """
     whom = read_trust(trust)
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
@@ -81,7 +81,7 @@ def judge_proofs(
 
 
 def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
-    """Return the trust of a file, plus keys of logs; without either, no key is trusted."""
+    """Return the trusted keys of a file and of ``logs``; without either, no key is trusted."""
     trust = Trust() if path is None else Trust.read(file_bytes(path, MAX_KEYS_BYTES))
     return replace(trust, logs=(*trust.logs, *logs))
 
@@ -95,7 +95,7 @@ def read_stored(path: Path) -> tuple[SealedRun, bytes]:
 
 
 def disclose(path: Path, seq: int) -> bytes:
-    """Prove one decision of a stored run, and its score, without the others: canonical JSON.
+    """Return a proof of one decision of a stored run and its score, without the other decisions, as canonical JSON.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def is_disclosure(path: Path) -> bool:
 
 
 def judge_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Check]:
-    """Judge the disclosure of one decision: ``disclosed``, and required proofs, which it lacks."""
+    """Judge the disclosure of one decision: the check ``disclosed``, and required proofs, which a disclosure never has."""
     found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known_proofs(required)}
     try:
         manifest_hash = check_disclosure(file_bytes(path, MAX_DISCLOSURE_BYTES))
@@ -133,7 +133,7 @@ def _known_proofs(required: Sequence[str]) -> Sequence[str]:
 
 
 def verifier_source(*, states: bool = False) -> bytes:
-    """Return the stand-alone verifier, one file of plain Python; with ``states`` its companion, which reads ticks."""
+    """Return the stand-alone verifier, one file of plain Python; with ``states`` the companion that reads ticks."""
     return Path(clv_states.__file__ if states else clv_verify.__file__).read_bytes()
 
 

@@ -30,7 +30,7 @@ _KEPT_BYTES = 128 << 20  # cached decisions of all runs; a million take about 60
 _OVERHEAD_BYTES = 4096
 _CURSOR_DIGITS = 16
 
-# One row per decision, in order of ``seq``: as the inspector shows it, without the market.
+# One row per decision, in order of ``seq``, with the inspector's values except the market.
 DECISION_ROWS: Schema = {
     "seq": pl.Int64,
     "agent_id": pl.String,
@@ -55,11 +55,11 @@ DECISION_ROWS: Schema = {
     "confidence": pl.Float64,
     "confidence_raw": pl.String,
 }
-_NAMES = ("agent_id", "market_key", "side", "action", "policy", "reason", "close_kind")  # few distinct ones
+_NAMES = ("agent_id", "market_key", "side", "action", "policy", "reason", "close_kind")  # columns with few distinct values
 
 
 class Order(StrEnum):
-    """Order of decisions; equal ones, and those without a CLV, which come last, by ``seq``."""
+    """Order of decisions; those without a CLV come last, and ties are in order of ``seq``."""
 
     SEQ = "seq"
     CLV = "clv"
@@ -92,7 +92,7 @@ class DecisionFilter:
 
 
 def _is_named(rows: pl.DataFrame, column: str, passes: Callable[[str], bool]) -> pl.Expr:
-    """Select rows whose name passes a test, which is run once for each name; null passes no test."""
+    """Select rows whose name passes a test, which runs once per name; null does not pass."""
     names = cast("pl.Enum", rows.schema[column]).categories
     return pl.col(column).to_physical().is_in([number for number, name in enumerate(names) if passes(name)])
 
@@ -103,7 +103,7 @@ def _sizes() -> BoundedCache[pl.DataFrame]:
 
 @dataclass(frozen=True)
 class RunDecisions:
-    """Use cases of the decisions of runs; a run is read once, and cached for the next page."""
+    """Reads the decisions of runs; a run is read once, and cached for the next page."""
 
     database: Database
     _kept: BoundedCache[pl.DataFrame] = field(default_factory=_sizes)
@@ -220,6 +220,6 @@ def _after(rows: pl.DataFrame, order: Order, cursor: str) -> pl.Expr:
 
 
 def _row(row: dict[str, Any]) -> DecisionRow:
-    """Convert the confidence as the inspector does: to a probability, or the text of an invalid one."""
+    """Convert the confidence as the inspector does: to a probability, or to text if it is invalid."""
     raw = row.pop("confidence_raw")
     return cast("DecisionRow", row | {"confidence": raw if row["confidence"] is None else row["confidence"]})

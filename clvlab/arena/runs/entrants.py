@@ -49,7 +49,7 @@ class Entrant:
 
     @contextmanager
     def following(self, fixtures: pl.DataFrame) -> Iterator[Follower]:
-        """Follow as the template does, sized; ``fixtures`` is ``FIXTURES``."""
+        """Follow a feed as the template does, with sized stakes; ``fixtures`` has the schema ``FIXTURES``."""
         with self.template.following(fixtures) as follower:
             yield follower if self.kelly is None else _KellyFollower(follower, self.kelly)
 
@@ -80,8 +80,8 @@ def entrant(
 ) -> Entrant:
     """Make an agent of a template.
 
-    ``params`` may have unknown keys, which stay in the identity, unused. ``pinned`` replaces the template's own configuration
-    in the identity, ``proof_mode`` is in canonical form, and without ``kelly`` the template's stake applies.
+    Unknown keys of ``params`` are unused, and stay in the identity. ``pinned`` replaces the template's own configuration in the
+    identity. ``proof_mode`` is in canonical form. Without ``kelly`` the template's stake applies.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def entrant(
 
 
 def unused_keys(strategy: str, params: Mapping[str, Any]) -> list[str]:
-    """Return the parameters that a template does not know: pinned and hashed, and without effect."""
+    """Return the parameters that a template does not know; they are pinned and hashed, but have no effect."""
     known = TEMPLATES[strategy][0].model_fields if strategy in TEMPLATES else params
     return sorted(set(params) - set(known))
 
@@ -140,10 +140,10 @@ def names_ticks(agent: Entrant) -> bool:
 
 
 def misfits(agents: Iterable[Entrant], own: Bound) -> dict[str, str]:
-    """Return by agent id why agents can't decide over a fixture.
+    """Return the reasons why agents can't decide over a fixture, by agent id.
 
-    Agents that name no ticks fit every tape and are not tried; over a pack that can't be replayed no agent is, as the run
-    reports that.
+    Agents that name no ticks fit every tape and are not tried. Over a pack that can't be replayed no agent is tried, as the run
+    will report that.
     """
     candidates = [agent for agent in agents if names_ticks(agent)]
     if not candidates:

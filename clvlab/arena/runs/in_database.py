@@ -1,7 +1,7 @@
 """Runs in the database: row and log entry from the start, everything else at the seal.
 
-Every run is committed to in the log before its tape is opened, and ends there in one result or abandonment, in the transaction
-that records the same for the run.
+The log commits to every run before its tape is opened, and later has one result or abandonment. The transaction that adds it
+also records the outcome of the run.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from clvlab.store.sketches import sketches
 from clvlab.store.standings import ResultRow, Row
 from clvlab.store.tables import Sums
 
-# A run adds its scores over the fixtures that its leaderboard row did not have before. For an owner, agent id, content hash and
-# fixture the first result in the log counts. A repetition under another window, horizon, configuration or label adds nothing:
-# otherwise an owner could choose the luckiest.
+# A run adds its scores over the fixtures that its leaderboard row did not have before. For each owner, agent id, content hash
+# and fixture the first result in the log counts. A repetition under another window, horizon, configuration or label adds
+# nothing: otherwise an owner could choose the luckiest result.
 
 
 Claim = Callable[[Row, str, Collection[int]], set[int]]
-"""Adds fixtures of a pack to a row; returns those that it did not have."""
+"""Adds fixtures of a pack to a row; returns the new ones."""
 
 
 def stored_claim(connection: Connection, run_id: str) -> Claim:
@@ -58,7 +58,7 @@ def stored_claim(connection: Connection, run_id: str) -> Claim:
 
 
 class FixtureClaims(dict[tuple[Row, str], dict[int, str]]):
-    """The fixtures of each row and pack with their runs, counted again from nothing."""
+    """The fixtures of each row and pack with their runs, for a count from the beginning."""
 
     def of(self, run_id: str) -> Claim:
         def claim(row: Row, content_hash: str, fixture_ids: Collection[int]) -> set[int]:
@@ -73,13 +73,13 @@ class FixtureClaims(dict[tuple[Row, str], dict[int, str]]):
 def results(verification: Verification, owner: str, claim: Claim) -> list[ResultRow]:
     """Return the contribution of a verified run, a row per agent, derived from its sealed bytes; empty if they can't be read.
 
-    A replay is of history, until the log shows an earlier commitment to the agent.
+    A replay counts as ``history`` unless the log shows an earlier commitment to the agent.
     """
     started = verification.started
     if verification.scores is None or verification.outcomes is None or started is None:
         return []
     binding = started["binding"]
-    # A live fixture has as many captures as runs: its first result counts, by any capture.
+    # Each live run of a fixture has its own capture, so the first result counts whatever its capture.
     fixture_ids, content_hash = binding["fixture_ids"], binding["content_hash"] or started["source_mode"]
     agent_ids = [agent["agent_id"] for agent in started["agents"]]
     new = {agent_id: claim((owner, agent_id), content_hash, fixture_ids) for agent_id in agent_ids}
@@ -119,7 +119,7 @@ def _of_new(scores: pl.DataFrame, new: Mapping[str, Collection[int]]) -> pl.Data
 
 
 def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, Sums]:
-    """Sum the scores of each agent in one pass over all agents."""
+    """Sum the scores of every agent in one pass."""
     decided = scores.group_by("agent_id").agg(decision_count=pl.len())
     summed = outcomes(scores, tuple(agent_ids))
     for other in (forecast_errors(scores), decided):
@@ -131,11 +131,11 @@ def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, Sums]:
 
 @dataclass(frozen=True)
 class DatabaseRecorder:
-    """Recorder of runs that are made at once, without a job: each step is a transaction."""
+    """Records runs that are made at once, without a job; each step is a transaction."""
 
     database: Database
     owner: str  # owner of the commitments
-    clock: Callable[[], int]  # UTC milliseconds, which enter the log and no run
+    clock: Callable[[], int]  # UTC milliseconds, which are logged but are in no run
     # Called in the transaction that stores a run.
     also: Callable[[Connection, Run], None] = lambda connection, done: None  # noqa: ARG005
     ranked: bool = True  # whether runs are added to the standings
@@ -172,10 +172,10 @@ def enter(
     budget: Budget | None = None,
     origin_id: str | None = None,
 ) -> bool:
-    """Store a run and commit to it; return whether it must be performed: it is new, had failed, or was removed.
+    """Store a run and commit to it; return whether it must be performed, because it is new, had failed or was removed.
 
-    ``started`` is the payload of RUN_STARTED; without ``budget`` its bytes are not limited; ``origin_id`` is the origin where
-    the evidence does not name it exactly: a start of a competition.
+    ``started`` is the payload of RUN_STARTED. Without ``budget`` the bytes of the run are not limited. ``origin_id`` is the
+    origin if the evidence does not name it exactly, as for a start of a competition.
     """
     run_id, binding = started["run_id"], started["binding"]
     row = {
@@ -204,7 +204,7 @@ def enter(
 
 
 def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
-    """Mark a run as running, and return its commitment, a new one if that was abandoned."""
+    """Mark a run as running and return its commitment; an abandoned commitment is replaced by a new one."""
     row = runs.row(connection, run_id, lock=True)
     runs.mark(connection, run_id, RunStatus.RUNNING)
     if row is None or row["commit_index"] is None:
@@ -217,9 +217,9 @@ def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
 def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> None:
     """Record a run's failure and abandon its commitment; a new request commits again."""
     row = runs.row(connection, run_id, lock=True)
-    if row is None or row["status"] in (RunStatus.SEALED, RunStatus.FAILED):  # by another worker on the same run
+    if row is None or row["status"] in (RunStatus.SEALED, RunStatus.FAILED):  # another worker has ended the run
         return
-    if row["manifest_hash"] is not None:  # it was sealed before its removal, and the log keeps that result
+    if row["manifest_hash"] is not None:  # the run was sealed and then removed, and the log keeps its result
         runs.mark(connection, run_id, RunStatus.REMOVED, cause)
         return
     runs.mark(connection, run_id, RunStatus.FAILED, cause)
@@ -245,22 +245,22 @@ def keep(connection: Connection, done: Run, anchoring: RunAnchors | None, now_ms
         if (cause := done.causes.get(error["agent_id"])) is not None
     ]
     runs.add_agent_errors(connection, causes)
-    log = StoredLogRows(connection, writing=True)  # also orders additions to the standings
+    log = StoredLogRows(connection, writing=True)  # its lock also orders additions to the standings
     if run.commit_index is not None:
         conclude(log, run.run_id, run.manifest_hash, run.content_hash, now_ms, failed_audits=done.failed_audits)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
     row = runs.row(connection, run.run_id)
-    if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # those of a removed run stay
+    if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # removed runs keep theirs
         added = results(verification, row["owner"] or ANYBODY, stored_claim(connection, run.run_id))
         standings.add(connection, [_with_knowledge(connection, result, done) for result in added], anchor.status)
     return anchor
 
 
 def _with_knowledge(connection: Connection, result: ResultRow, done: Run) -> ResultRow:
-    """Record whether the log committed to a replay's agent before the first kickoff, and before it decided.
+    """Record whether the log committed to a replay's agent before the first kickoff, and before the agent decided.
 
-    A commitment covers only a template in full, by its configuration: the digest of other code does not cover files that it
-    reads, such as a table of closes. Times of synthetic packs, and of fixtures that are not over yet, prove nothing.
+    Only for a template does a commitment cover everything, by its configuration: the digest of other code does not cover files
+    that the code reads, such as a table of closes. Times of synthetic packs and of unfinished fixtures prove nothing.
     """
     evidence = done.verification.evidence
     is_whole = result["strategy"] in TEMPLATES and result["causality"] in (Causality.TEMPLATE, Causality.TRANSCRIPT)

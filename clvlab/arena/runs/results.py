@@ -25,8 +25,8 @@ _MOVED = ("seq", "agent_id", "fixture_id", "market_key", "side", "ts_ms", "entry
 class AgentResult:
     """One agent.
 
-    ``estimate`` is its mean CLV with its interval over fixtures, ``sentence`` the verdict as plain text and ``tone`` in a word;
-    ``interval`` and ``by_date`` are SVG elements, empty without data.
+    ``estimate`` is the mean CLV with its interval over fixtures. ``sentence`` is the verdict as plain text, ``tone`` the
+    verdict in a word. ``interval`` and ``by_date`` are SVG elements, empty without data.
     """
 
     agent_id: str
@@ -54,8 +54,8 @@ class ExtremeDecision:
 class ResultSummary:
     """A sealed run.
 
-    ``agents`` are those with scores, in order of their ids; ``worst`` and ``best`` the decisions with the most negative and
-    positive CLV, the largest first, of equal ones the earlier.
+    ``agents`` has the agents with scores, in order of their ids. ``worst`` and ``best`` are the decisions with the most
+    negative and the most positive CLV, the largest first; of equal ones the earlier comes first.
     """
 
     agents: tuple[AgentResult, ...]

@@ -45,14 +45,14 @@ from clvlab.store.runs import Part as Part
 from clvlab.store.runs import RunRow, RunStatus
 from clvlab.store.tables import runs as run_table
 
-# Reasons why a run is missing: unknown, not sealed, or removed, of which its hashes remain.
+# Reasons why a run is missing: it is unknown, not sealed, or removed; of a removed run the hashes remain.
 
 
 def require(row: RunRow | None, run_id: str) -> RunRow:
     if row is None:
         raise UnknownRunError(f"unknown run {run_id!r}")
     if row["status"] == RunStatus.REMOVED:
-        raise RunRemovedError(run_id, str(row["evidence_hash"]), str(row["manifest_hash"]))  # it was sealed, and has both
+        raise RunRemovedError(run_id, str(row["evidence_hash"]), str(row["manifest_hash"]))  # sealed, so it has both
     return row
 
 
@@ -70,7 +70,7 @@ _RECHECK_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Filters of runs; ``agent_id`` is of an agent that was scored in them, so that they are sealed."""
+    """Filters of runs; ``agent_id`` selects sealed runs in which this agent was scored."""
 
     kind: str | None = None
     status: str | None = None
@@ -89,8 +89,8 @@ class StoredRuns:
     def card(self, run_id: str) -> ProofArtifactResponse:
         """Return the proof card, which exists once the run is queued.
 
-        Its checks are those of the newest recorded verification, at first that of the seal, with its time in
-        ``run.checked_ts_ms``; its anchor is the newest on record.
+        Its checks come from the newest recorded verification, whose time is ``run.checked_ts_ms``; the seal is the first
+        verification. Its anchor is the newest recorded one.
         """
         row, anchor = self._row_and_anchor(run_id)
         checks = row["checks"] or _pending_checks(row["status"])
@@ -110,7 +110,7 @@ class StoredRuns:
         }
 
     def _standing(self, commit_index: int | None) -> LogStanding | None:
-        """Return a commitment's standing in the present log: the store's word, which bundles prove in part."""
+        """Return a commitment's standing in the present log, as this store states it; bundles prove a part of it."""
         if commit_index is None:
             return None
         with RunLog(self.database).read() as log:
@@ -144,7 +144,7 @@ class StoredRuns:
         return verification_answer(fresh, {**card, "run": pick(RunInfo, {**row, "checked_ts_ms": now})})
 
     def _note(self, row: RunRow, found: Verification, now_ms: int) -> None:
-        """Record a verification, at once if it is news, else at most once a minute; a read-only store skips this."""
+        """Record a verification: a changed one at once, others at most once a minute; a read-only store skips this."""
         checks = check_records(found.checks)
         if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _RECHECK_MS:
             return
@@ -182,7 +182,7 @@ class StoredRuns:
             raise UnknownDecisionError(str(error)) from error
 
     def receipts(self, run_id: str, limit: int | None = None) -> Execution | None:
-        """Return the first ``limit`` receipts of a run, or None without any; ``total`` counts them all."""
+        """Return the first ``limit`` receipts of a run, ``None`` if it has no receipts; ``total`` counts all."""
         self._row_and_anchor(run_id)
         with self.database.read() as connection:
             total = runs.receipt_count(connection, run_id)
@@ -204,7 +204,7 @@ class StoredRuns:
             return runs.gzipped(connection, run_id, part)
 
     def bundle(self, run_id: str) -> bytes:
-        """Return a sealed run as one proof bundle, with its anchor once the chain has it, and log proofs if there is a key."""
+        """Return a sealed run as one proof bundle, with its anchor once the chain has it, and log proofs if a key is set."""
         run = self.sealed_run(run_id)
         with self.database.read() as connection:
             receipts = runs.receipt_lines(connection, run_id)
@@ -222,7 +222,7 @@ def against_the_record(row: RunRow, run: SealedRun, fresh: Verification) -> Veri
     """Judge by the hashes that were recorded at the seal, not by those in the stored manifest."""
     sealed, bound = row["evidence_hash"] or "", row["manifest_hash"]
     checks = dict(fresh.checks)
-    if fresh.scores is not None:  # else the check says why the evidence can't be read
+    if fresh.scores is not None:  # otherwise a check states why the evidence can't be read
         checks["evidence_integrity"] = evidence_integrity(sealed, fresh.recomputed_evidence_hash)
     if bound != run.manifest_hash:
         detail = f"the manifest has {run.manifest_hash}, recorded at the seal was {bound or 'nothing'}"
@@ -233,7 +233,7 @@ def against_the_record(row: RunRow, run: SealedRun, fresh: Verification) -> Veri
 def _receipt(line: bytes) -> dict[str, Any]:
     try:
         receipt = orjson.loads(line)
-    except orjson.JSONDecodeError:  # not evidence, so it may not hide the rest; policy_obeyed reports it
+    except orjson.JSONDecodeError:  # receipts are not evidence, so damage must not hide the rest; policy_obeyed reports it
         receipt = None
     return receipt if isinstance(receipt, dict) else {"unreadable": line.decode("utf-8", "replace")}
 

@@ -1,6 +1,6 @@
 """Unpacking an archive of a pack: plain files under the names of a pack's files, once each.
 
-An entry is compared with these names, and its bytes are written to the file of that name. So no entry can reach out of the
+Each entry must have one of these names, and its bytes are written to the file of that name. So an entry can't reach out of the
 folder, and links and devices are never made.
 """
 
@@ -26,7 +26,7 @@ _RAW = "raw"
 
 
 def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
-    """Unpack a zip, or a tar that may be compressed with gzip, into a new folder; ``UploadRefusedError`` for anything else."""
+    """Unpack a zip, a tar or a tar.gz into a new folder; ``UploadRefusedError`` for anything else."""
     packed_bytes = archive.stat().st_size
     with archive.open("rb") as file:
         magic = file.read(4)
@@ -99,7 +99,7 @@ class _Unpacker:
 
 
 def _check_name(name: str, quoted: str) -> None:
-    """Refuse every name that no file of a pack has, with the reason for the usual ones."""
+    """Refuse a name that is not a name of a pack's files; common mistakes get their own reason."""
     first, *rest = parts = name.split("/")
     if name in _FILES:
         return

@@ -21,7 +21,7 @@ class UploadLimits:
     """Limits of uploads."""
 
     folder: Path  # folder of uploads, to which no other program writes
-    # max_packs, max_owner_bytes: packs and bytes of one owner. An archive that unpacks to more than these bytes is refused
+    # max_packs, max_owner_bytes: packs and bytes of one owner. An archive that unpacks to more bytes is refused
     max_packs: int = 20
     max_owner_bytes: int = 256 << 20
     max_ticks: int = 5_000_000  # rows of one pack: runs over it hold them in memory
@@ -55,7 +55,7 @@ class Places:
 
 
 class IncomingUpload:
-    """An upload that is being received: written to, then handed over once, or discarded.
+    """An upload that is being received; it is written, and then handed over once or discarded.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class IncomingUpload:
 
     @contextmanager
     def handed_over(self) -> Iterator[None]:
-        """Take over from the receiver; afterwards everything that was not moved away is removed.
+        """Take the upload over from its receiver; at the end all files that were not moved away are removed.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class IncomingUpload:
             self._close()
 
     def discard(self) -> None:
-        """Remove it, unless it was handed over."""
+        """Remove the upload, unless it was handed over."""
         with self._lock:
             if self._handed_over:
                 return
@@ -113,7 +113,7 @@ class IncomingUpload:
         self._close()
 
     def _close(self) -> None:
-        with suppress(OSError):  # of a full disk, as a write reported before
+        with suppress(OSError):  # the disk is full, which an earlier write has reported
             self._file.close()
         self._folder.close()
         self._places.free(self.owner)

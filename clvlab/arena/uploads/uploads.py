@@ -1,7 +1,7 @@
 """Uploads of owners: receive, verify, keep, list, delete.
 
-A pack's files are in ``<folder>/<SHA-256 of the owner>/<pack_id>``. Its row decides: files without a row do not count, and a
-pack whose files differ from its row is not available.
+A pack's files are in ``<folder>/<SHA-256 of the owner>/<pack_id>``. The row of a pack decides: files without a row do not
+count, and a pack whose files differ from its row is not available.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from clvlab.store.uploads import UploadRow
 _WORKER = "clvlab.arena.uploads.worker"
 _MAX_ANSWER = 1 << 16
 _MAX_REASON = 1_000
-# The environment of the process: no setting of the service, which may hold a password.
+# The environment of the process; it lacks the service's settings, which may hold a password.
 _KEPT = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedUpload:
-    """A sound pack in the folder of its upload; ``bytes`` are those of all its files."""
+    """A sound pack in the folder of its upload; ``bytes`` is the size of all its files."""
 
     pack: Pack
     is_genuine: bool
@@ -55,7 +55,7 @@ class VerifiedUpload:
 
 
 def verified_upload(folder: Path, request: UploadRequest, limits: UploadLimits) -> VerifiedUpload:
-    """Make a pack from a received upload, and verify it in full; ``UploadRefusedError`` says what failed. Blocks."""
+    """Make a pack from a received upload, and verify it in full; ``UploadRefusedError`` names the failure. Blocks."""
     answer = _worker_answer(folder, request, limits)
     if answer.get("is_genuine") is None:
         raise UploadRefusedError(str(answer.get("refused"))[:_MAX_REASON])
@@ -133,7 +133,7 @@ class Uploads:
     def start(self) -> None:
         """Make the folder, and remove files of dead processes."""
         self.limits.folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(self.limits.folder, ".unfinished-")  # of older versions too: those in use are locked
+        remove_leftovers(self.limits.folder, ".unfinished-")  # also of older versions; files in use are locked
         if not can_lock_in():
             _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
 
@@ -176,7 +176,7 @@ class Uploads:
             for known in [known for known in kept if known["content_hash"] == pack.content_hash]:
                 if self._is_there(known):
                     return known, False
-                rows.delete(connection, owner, known["pack_id"])  # its files are lost: here they are again
+                rows.delete(connection, owner, known["pack_id"])  # its files are lost, and this upload replaces them
                 kept.remove(known)
             self._check_room(row, kept)
             rows.add(connection, row)
@@ -234,7 +234,7 @@ class Uploads:
         UnknownPackError
             The owner has no such pack.
         UploadConflictError
-            ``in_use``: by a competition that is not over, or a run that is not sealed.
+            ``in_use``: an unfinished competition or an unsealed run uses the pack.
         """
         target, trash, moved = self._home(owner) / pack_id, StagingPath(self.limits.folder), False
         try:
@@ -243,7 +243,7 @@ class Uploads:
                 row = rows.row(connection, owner, pack_id)
                 if row is None:
                     raise UnknownPackError(f"you have no pack {pack_id!r}")
-                shadowed = pack_id in self.catalog.entries()  # then nothing is bound to it any more
+                shadowed = pack_id in self.catalog.entries()  # then the catalog's pack is used instead
                 user = None if shadowed else rows.user(connection, owner, pack_id, row["content_hash"])
                 if user is not None:
                     raise UploadConflictError("in_use", f"pack {pack_id!r} is used by {user}, which is not over")
@@ -270,13 +270,13 @@ class Uploads:
         UnknownPackError
             The owner has no such pack.
         UploadConflictError
-            ``in_catalog``: the catalog's folder has something else of that name, or it is admitted.
+            ``in_catalog``: the catalog's folder has another pack of that name, or the pack is already admitted.
         """
         pack, target = self.open(owner, pack_id), catalog.folder / pack_id
         if pack_id in catalog.entries() or (target.exists() and not _is_copy(target, pack)):
             raise UploadConflictError("in_catalog", f"the catalog's folder has a {pack_id!r} already")
         with StagingPath(catalog.folder) as scratch:
-            if not target.exists():  # else an interrupted attempt has copied it
+            if not target.exists():  # otherwise an interrupted attempt has copied it
                 shutil.copytree(pack.folder, scratch / "pack")
                 flush_all(scratch / "pack")
                 (scratch / "pack").rename(target)

@@ -1,7 +1,7 @@
 """The process that verifies one upload, confined to the folder of that upload.
 
-It runs libraries on untrusted bytes, so that their faults stay here. The parent takes one sentence or one flag from it, and
-checks the files that it left.
+It runs libraries on untrusted bytes, so that their faults stay in this process. The parent reads only a sentence or a flag from
+it, and checks its files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SETTINGS = Path("settings.json")
 MADE = Path("made")
 ANSWER = Path("answer.json")
 _MAX_REASON = 1_000
-_BOOKS_A_TICK = 20  # most rows of books per row of ticks
+_BOOKS_A_TICK = 20  # maximal rows of books per row of ticks
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
         answer = _verify(settings)
     except MemoryError:
         answer = {"refused": f"it needs more than {settings['memory_mb']} MB to be read"}
-    except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever was raised, this is no sound pack
+    except BaseException as error:  # noqa: BLE001  the boundary of a process: any error means that the pack is not sound
         answer = {"refused": _sentence(error).replace(str(folder), "").replace(f"{MADE}/pack/", "")}
     ANSWER.write_text(json.dumps(answer), encoding="utf-8")
 
@@ -46,7 +46,7 @@ def _limit(settings: dict[str, Any]) -> None:
         return
     import resource
 
-    seconds = settings["timeout_s"] * 2  # of two threads
+    seconds = settings["timeout_s"] * 2  # CPU time of two threads
     for which, bound in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_FSIZE, settings["max_owner_bytes"])):
         hard = resource.getrlimit(which)[1]
         bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
@@ -74,7 +74,7 @@ def _verify(settings: dict[str, Any]) -> dict[str, Any]:
         folder = MADE / "pack"
         unpack(source, folder, settings["max_owner_bytes"])
     else:
-        if is_archive(source) and request.source != "betfair":  # its reader unpacks a tar as it reads, to no disk
+        if is_archive(source) and request.source != "betfair":  # its reader unpacks a tar while reading, without files
             raise UploadRefusedError(f"{request.stored_name!r} is an archive or compressed with xz: send the source file in it")
         folder = MADE / str(request.pack_id)
         import_source(request.source, [source], folder, request.options())

@@ -16,7 +16,7 @@ from clvlab.errors import StoreError
 __all__ = ["check", "downgrade", "upgrade"]
 
 _FIRST = "0010"  # older schemas were never released
-_LAST_COMMIT = "dea3e48"  # with the migrations up to that one
+_LAST_COMMIT = "dea3e48"  # its migrations lead from older schemas to ``_FIRST``
 
 
 def upgrade(connection: Connection) -> str:
@@ -25,7 +25,7 @@ def upgrade(connection: Connection) -> str:
     Raises
     ------
     StoreError
-        The database was migrated by a newer clvlab, or not since before the first schema that is upgraded.
+        A newer clvlab migrated the database, or its schema is older than the first one that can be upgraded.
     """
     _require_upgradable(_revision(connection))
     try:
@@ -41,7 +41,7 @@ def downgrade(connection: Connection, revision: str) -> None:
     Raises
     ------
     StoreError
-        A migration on the way can't be undone, and says why.
+        A migration on the way can't be undone; the message has the reason.
     """
     try:
         command.downgrade(_config(connection), revision)
@@ -50,12 +50,12 @@ def downgrade(connection: Connection, revision: str) -> None:
 
 
 def check(connection: Connection) -> str:
-    """Return the schema's version of a database that can't be written, if it is the newest.
+    """Return the schema's version of a database that can't be written; it must be the newest version.
 
     Raises
     ------
     StoreError
-        It is another one.
+        The schema has another version.
     """
     found, newest = _revision(connection), ScriptDirectory.from_config(_config(connection)).get_current_head()
     _require_upgradable(found)

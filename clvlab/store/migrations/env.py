@@ -1,4 +1,4 @@
-"""What alembic runs: the migrations, on the connection that ``upgrade`` was given."""
+"""Alembic's script: it runs the migrations on the connection of ``upgrade``."""
 
 from __future__ import annotations
 

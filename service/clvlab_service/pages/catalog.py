@@ -1,4 +1,4 @@
-"""Pages ``/``, ``/leaderboard``, ``/competitions`` and ``/replay-packs``, and what all pages load."""
+"""Pages ``/``, ``/leaderboard``, ``/competitions`` and ``/replay-packs``, and the files that all pages load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clvlab_service.pages.route import page_router
 from clvlab_service.rendering import ASSET_PATH, ASSETS, asset_digest, page
 from clvlab_service.routers.competitions import StatusFilter
 
-# What pages load: a style, a script and a picture, all of this service.
+# Files that pages load: a style, a script and a picture, all from this service.
 
 
 assets_router = APIRouter(include_in_schema=False)
@@ -77,7 +77,7 @@ def _competitions(
 
 @router.get("/competitions/{competition_id}")
 def competition(competition_id: str, request: Request, application: ApplicationDep) -> Response:
-    """Show a competition: its roster, its standings, and its run; live until nothing can follow."""
+    """Show a competition: its roster, its standings and its run, live until its log is complete."""
     state = application.competitions.state(competition_id)
     is_over = state["status"] in _OVER and state["anchor_status"] != "pending"
     root = str(request.scope.get("root_path", "")).rstrip("/")
@@ -98,7 +98,7 @@ _HOME_ROWS, _BEST, _NEWEST = 50, 10, 8
 
 @router.get("/")
 async def home(request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
-    """Show what this is, the newest runs, and the head of the leaderboard."""
+    """Show an introduction, the newest runs, and the top of the leaderboard."""
     return await place.run(_home, request, application)
 
 

@@ -1,4 +1,4 @@
-"""Routes for clients that prefer a page: every other request goes on to the route of the JSON answer."""
+"""Routes for clients that prefer a page: every other request is left to the route of the JSON answer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from clvlab_service.negotiation import RevalidatedRoute, asks_for_page
 
 
 class PageRoute(RevalidatedRoute):
-    """A page; asked for again each time, as what it is made by may change, and sent again only if it did."""
+    """A page; clients revalidate it each time, and it is sent again only if it changed."""
 
     is_page = True
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match as a route does, where a page is asked for."""
+        """Match as a route does, if the client prefers a page."""
         return super().matches(scope) if asks_for_page(scope) else (Match.NONE, {})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return a handler that does not see fields of a form which nobody filled in: browsers send them all the same."""
+        """Return a handler that does not see the empty fields of a form, which browsers send too."""
         handler = super().get_route_handler()
 
         async def handle_filled(request: Request) -> Response:
@@ -34,5 +34,5 @@ class PageRoute(RevalidatedRoute):
 
 
 def page_router() -> APIRouter:
-    """Return a router of pages, none of which the OpenAPI document names."""
+    """Return a router of pages, which are not in the OpenAPI document."""
     return APIRouter(route_class=PageRoute, include_in_schema=False)

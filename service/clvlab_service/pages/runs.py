@@ -1,4 +1,4 @@
-"""Pages ``/runs``, ``/runs/{run_id}``, its decisions, and each of them with its arithmetic."""
+"""Pages ``/runs``, ``/runs/{run_id}``, the decisions of a run, and each decision with its arithmetic."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _decisions(
 def decision(
     run_id: str, seq: Annotated[int, BeforeValidator(shortened), Path()], request: Request, application: ApplicationDep
 ) -> Response:
-    """Show one decision: what was known, what was proposed, how the law scores it, and what was only claimed."""
+    """Show one decision: the known prices, the proposed action, its score by the law, and the agent's own claims."""
     record = application.runs.inspect(run_id, seq)
     finding = REASON_FINDINGS.get(record["recompute"]["reason"])
     return page(request, "decision.html", {"record": record, "seq": seq, "steps": arithmetic(record), "finding": finding})
@@ -109,7 +109,7 @@ def runs(
 
 @router.get("/runs/{run_id}")
 async def run(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
-    """Show a run: what it says, what was checked of it, and how to check it oneself."""
+    """Show a run: its results, its checks, and instructions to check it oneself."""
     return await place.run(_run, run_id, request, application)
 
 
@@ -135,7 +135,7 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
 
 
 def _causality(agent: AgentIdentity) -> str:
-    """Say in words how it was shown that an agent did not look ahead."""
+    """Return in words how it was shown that an agent did not look ahead."""
     label = card_causality(agent)
     return words.CAUSALITY.get(label, label)
 
@@ -146,7 +146,7 @@ def failing_checks(card: ProofArtifactResponse) -> list[str]:
 
 
 def _result(application: Application, run_id: str) -> ResultSummary | None:
-    """Read what a sealed run says; null where its bytes are not those that were sealed, which the page then states."""
+    """Read the results of a sealed run; ``None`` if its bytes are not the sealed ones, which the page then states."""
     try:
         return application.results.of(run_id)
     except UnknownRunError:
@@ -154,6 +154,6 @@ def _result(application: Application, run_id: str) -> ResultSummary | None:
 
 
 def _origin(request: Request, root: str) -> str:
-    """Return by what commands reach this service: the host that was asked, if it is plainly one."""
+    """Return the address of this service for commands: the host of the request, if it is a plain host name."""
     host = request.url.netloc
     return f"{request.url.scheme}://{host if _PLAIN_HOST.fullmatch(host) else 'HOST'}{root}"

@@ -27,7 +27,7 @@ _UNKNOWN = "Unknown instance, or the caller is not its owner"
 
 
 def _shallow(value: Any, depth: int = 0) -> Any:
-    """Refuse what is nested deeper than any configuration, and than hashing goes."""
+    """Refuse a value that is nested deeper than any configuration, and than hashing can follow."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -101,7 +101,7 @@ async def runtime_events(
 ) -> Response:
     """Read the runtime events of an instance. Only its owner may read them."""
     deploys = application.deploys
-    newest = await place.run(deploys.newest_event_id, principal, instance_id)  # what is appended from here on is not waited for
+    newest = await place.run(deploys.newest_event_id, principal, instance_id)  # later events are left to the next request
     end = newest if limit is None else min(since + limit, newest)
 
     def page(after: int) -> tuple[bytes, int | None]:

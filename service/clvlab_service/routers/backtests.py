@@ -96,7 +96,7 @@ async def run_backtest(
                 return accepted_response(request, state, f"/backtests/{state['backtest_id']}", prefer)
         await run_in_threadpool(application.backtests.settle, wanted)
     elif wanted.chosen:
-        await run_in_threadpool(application.backtests.enter, wanted)  # the key stands for it from now on
+        await run_in_threadpool(application.backtests.enter, wanted)  # from now on the key names this request
     return JSONResponse(wanted.answer)
 
 

@@ -116,7 +116,7 @@ async def competitions(
             following = request.url.include_query_params(cursor=next_cursor)
             response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'  # RFC 8288, section 3
         return found
-    until = await place.run(listed.newest, wanted)  # what is created from here on is not waited for
+    until = await place.run(listed.newest, wanted)  # later competitions are left out
 
     def page(after: str | None) -> tuple[bytes, str | None]:
         some, following = listed.page(wanted, after, _AT_ONCE, until)
@@ -215,7 +215,7 @@ async def start(
     The answer comes when the competition is finalized, or sooner if `Prefer` asks for that.
     """
     competitions = application.competitions
-    async with pool.turn(competition_id):  # of those who start it at once, all but the first find it running
+    async with pool.turn(competition_id):  # of concurrent starts all but the first find it running
         await run_in_threadpool(competitions.check_startable, principal, competition_id)
         with pool.place():
             run_id = await run_in_threadpool(competitions.claim, principal, competition_id)
@@ -277,7 +277,7 @@ async def events(
 ) -> Response:
     """Read the event log after `since_seq`, in ascending order."""
     pages: EventPages = request.app.state.pages
-    length = await place.run(pages.length, competition_id)  # what is appended from here on is not waited for
+    length = await place.run(pages.length, competition_id)  # later entries are left out
     start = min(max(since_seq + 1, 0), length)
     end = length if limit is None else min(start + limit, length)
     return await json_list(request, place, lambda at: pages.joined_entries(competition_id, at, end, length), start)

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/leaderboard", tags=["leaderboard"])
 
 
 def _one_of(*values: str) -> AfterValidator:
-    """Refuse another value by its name, with those that there are."""
+    """Refuse another value; the message lists the possible ones."""
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in values:
@@ -50,7 +50,7 @@ def leaderboard(
 ) -> Response:
     """Rank agents over all sealed runs by mean CLV. With filters, ranks are among the rows that are left."""
     wanted = RowQuery(causality, knowledge, grouped)
-    # Read before the rows: those may be newer than the tag, and are then asked for again, but never older.
+    # Read before the rows: so rows may be newer than the tag, which costs one more request, but never older.
     key = application.leaderboard.revision(), after_rank, limit, wanted
     tag = f'W/"{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": RevalidatedRoute.cache_control}

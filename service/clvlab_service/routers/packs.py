@@ -171,11 +171,11 @@ async def _receive(request: Request, incoming: IncomingUpload, seconds: float) -
     except TimeoutError as error:
         raise HTTPException(408, f"the body did not arrive in {seconds:g} s", {"Connection": "close"}) from error
     except ClientDisconnect as error:
-        raise HTTPException(400, "the body was broken off") from error  # nobody reads it but the log
+        raise HTTPException(400, "the body was broken off") from error  # the client has left, so only the log has it
 
 
 async def _pieces(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Join the chunks of a body to pieces that are worth a write each."""
+    """Join the chunks of a body to pieces large enough for a write."""
     pieces = bytearray()
     async for chunk in stream:
         pieces += chunk

@@ -55,7 +55,7 @@ _Seq = Annotated[int, BeforeValidator(shortened), Path(description="Number of th
 
 
 def _file(media_type: str, kind: str = "string") -> Responses:
-    # Bytes stand first: generated clients take the first type that they know, and text that was decoded has no digest.
+    # Bytes come first: generated clients take the first type that they know, and decoded text does not have the digest.
     content = {_BYTES: {"schema": {"type": "string", "format": "binary"}}}
     if media_type != _BYTES:
         content[media_type] = {"schema": {"type": kind}}
@@ -168,7 +168,7 @@ async def bundle(run_id: str, request: Request, application: ApplicationDep, pla
 
 
 def _part(request: Request, application: Application, run_id: str, part: Part) -> Response:
-    """Answer with lines as they lie in the store, to a client that takes gzip."""
+    """Answer with a part of a run; a client that accepts gzip gets the stored bytes."""
     takes = _GZIP.search(request.headers.get("accept-encoding", ""))
     packed = application.runs.gzipped(run_id, part) if takes else None
     if packed is not None:
@@ -177,7 +177,7 @@ def _part(request: Request, application: Application, run_id: str, part: Part) -
 
 
 def _download(request: Request, content: bytes, name: str, media_type: str, coding: Mapping[str, str] = _PLAIN) -> Response:
-    """Answer with sealed bytes; an ``Accept`` that names them as bytes gets that type, and no other content."""
+    """Answer with sealed bytes; if ``Accept`` names bytes, their type is bytes, and the content is the same."""
     sent_type = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept", **coding}
     return Response(content, headers=headers, media_type=sent_type)

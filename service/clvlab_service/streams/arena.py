@@ -1,9 +1,8 @@
-"""The live stream of a competition: what it sends is what the log holds, entry by entry, to the last.
+"""The live stream of a competition: it sends every entry of the log, up to the last.
 
-The log is read once for all who watch it. A connection keeps a cursor into it and nothing else: it takes new entries from
-the newest page, which the feed holds, and older ones from pages of the store. So there is no buffer that a slow client could
-fill, no gap, and nothing is sent twice. The stream ends when nothing can follow: the competition is finalized or completed,
-and its anchor is not pending.
+The log is read once for all watchers. A connection keeps only a cursor: it takes new entries from the newest page, which the
+feed holds, and older ones from pages of the store. So a slow client fills no buffer, and each entry is sent exactly once. The
+stream ends when the log is complete: the competition is finalized or completed, and its anchor is not pending.
 """
 
 from __future__ import annotations
@@ -46,18 +45,18 @@ class LogFeed(StreamFeed):
     Attributes
     ----------
     length
-        Entries that were seen.
+        Number of entries read.
     """
 
     def __init__(self, subject: str, feeds: Feeds) -> None:
         super().__init__(subject, feeds)
         self.length = 0
-        self._newest: list[str] = []  # entries of the page that ``length`` lies in
+        self._newest: list[str] = []  # entries of the page that contains position ``length``
 
     async def follow(self) -> None:
-        """Read every new entry, until nothing can follow."""
+        """Read every new entry, until the log is complete."""
         pages = self.feeds.pages
-        self.length = await self.read(pages.length, self.subject) // PAGE * PAGE  # what is before that, watchers read
+        self.length = await self.read(pages.length, self.subject) // PAGE * PAGE  # watchers read earlier entries themselves
         while True:
             appended, length, complete = await self.read(pages.end, self.subject, self.length)
             if appended:
@@ -72,7 +71,7 @@ class LogFeed(StreamFeed):
                 await self.news()
 
     async def after(self, seq: int) -> Sequence[str]:
-        """Return entries after one that is not the last: those of a page."""
+        """Return the entries after ``seq``, up to the end of their page; ``seq`` is not the last one."""
         start = seq + 1
         if start >= self.length - len(self._newest):
             return self._newest[start - self.length :]
@@ -104,14 +103,14 @@ async def progress(websocket: WebSocket, run_id: Annotated[str, Path()]) -> None
 
 
 class ProgressFeed(StreamFeed):
-    """How far a run is.
+    """The progress of a run.
 
     Attributes
     ----------
     text
         The newest state.
     number
-        How many states there were.
+        Number of states so far.
     """
 
     def __init__(self, subject: str, feeds: Feeds) -> None:
@@ -119,7 +118,7 @@ class ProgressFeed(StreamFeed):
         self.text, self.number = "", 0
 
     async def follow(self) -> None:
-        """Read every state that lasts, until the run is over."""
+        """Read every state that lasts until the next look, until the run is over."""
         while True:
             state = await self.read(self.feeds.application.jobs.state, self.subject)
             text = orjson.dumps(state).decode()

@@ -1,4 +1,4 @@
-"""One stream to one client: a place among the streams, and an end when nothing can follow, or the client is slow or left."""
+"""A stream to a client: it takes a place, and ends when it is complete or when the client is slow or leaves."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from clvlab_service.pool import BoundedPool
 from clvlab_service.settings import Settings
 from clvlab_service.telemetry import RequestMetrics
 
-# How many streams are open, in all and from one address.
+# Number of open streams, in all and from one address.
 
 
-_SUBSCRIBER_BITS = 64  # of an IPv6 address: the rest a client chooses for itself (RFC 6177)
+_SUBSCRIBER_BITS = 64  # prefix of an IPv6 address; a client chooses the rest itself (RFC 6177)
 
 
 class StreamPlaces:
-    """The streams of this process, which are bounded."""
+    """The open streams of this process, whose number is limited."""
 
     def __init__(self, settings: Settings, metrics: RequestMetrics) -> None:
         self._most, self._most_of_client = settings.max_streams, settings.max_client_streams
@@ -37,7 +37,7 @@ class StreamPlaces:
         self._taken: Counter[str] = Counter()
 
     def refusal(self, address: str | None) -> str | None:
-        """Say why there is no place for one more stream to an address; null if there is one."""
+        """Return the reason to refuse another stream to an address; ``None`` if there is a place."""
         if self._taken.total() >= self._most:
             return "too many streams"
         if address is not None and self._taken[_subscriber(address)] >= self._most_of_client:
@@ -46,7 +46,7 @@ class StreamPlaces:
 
     @contextmanager
     def taken(self, address: str | None) -> Iterator[None]:
-        """Count one open stream; a connection without an address, such as a local socket, counts among all only."""
+        """Count one open stream; a connection without an address, such as a local socket, counts only in the total."""
         subscriber = "" if address is None else _subscriber(address)
         self._taken[subscriber] += 1
         try:
@@ -59,29 +59,29 @@ class StreamPlaces:
 
 
 def _subscriber(address: str) -> str:
-    """Return what one client can't change of its address."""
+    """Return the part of an address that its client can't change."""
     try:
         parsed = ip_address(address)
     except ValueError:
         return address
     if not isinstance(parsed, IPv6Address):
         return address
-    mapped = parsed.ipv4_mapped  # as a socket for both kinds shows a client of the older one
+    mapped = parsed.ipv4_mapped  # a socket for IPv4 and IPv6 shows an IPv4 client in this form
     return str(mapped or IPv6Network((int(parsed), _SUBSCRIBER_BITS), strict=False))
 
 
 _NORMAL, _INTERNAL_ERROR, _TRY_AGAIN_LATER = 1000, 1011, 1013  # RFC 6455, section 7.4.1, and the registry of close codes
 
 
-_GONE = (WebSocketDisconnect, OSError, RuntimeError)  # what servers raise when the connection is closed, by either end
+_GONE = (WebSocketDisconnect, OSError, RuntimeError)  # errors of servers when the connection was closed by either end
 
 
 class _SlowClientError(Exception):
-    """The client did not take what was sent to it in time."""
+    """The client did not take a message in time."""
 
 
 class _LeftError(Exception):
-    """The client left while something was being sent to it."""
+    """The client left while a message was being sent."""
 
 
 class Connection:
@@ -90,7 +90,7 @@ class Connection:
     Parameters
     ----------
     complete
-        Reason of the close when all is sent.
+        Reason of the close once everything is sent.
     """
 
     def __init__(self, websocket: WebSocket, complete: str) -> None:
@@ -103,7 +103,7 @@ class Connection:
         await _heard(self._websocket.send_denial_response(problem))
 
     async def is_accepted(self, look: Callable[[str], object], subject: str) -> bool:
-        """Look for the subject of the stream; accept the handshake if it is there, and else deny it."""
+        """Look for the subject of the stream; accept the handshake if it exists, else deny it."""
         try:
             await self._websocket.app.state.feeds.pool.run(look, subject)
         except ClvlabError as error:
@@ -112,7 +112,7 @@ class Connection:
         return await _heard(self._websocket.accept())
 
     async def serve(self, sending: Coroutine[Any, Any, None]) -> None:
-        """Send until all is sent or the client leaves, whichever is first."""
+        """Send until everything is sent or the client leaves."""
         places: StreamPlaces = self._websocket.app.state.stream_places
         client = self._websocket.client
         address = None if client is None else client.host
@@ -141,13 +141,13 @@ class Connection:
             await self._close(_TRY_AGAIN_LATER, "too slow: connect again with the last seq as since_seq")
         except UnknownCompetitionError:
             await self._close(_NORMAL, "the competition was deleted")
-        except ClvlabError:  # which the feed has logged, once for all who watch it
+        except ClvlabError:  # the feed has logged it, once for all watchers
             await self._close(_INTERNAL_ERROR, "the store can't be read: connect again")
         except _LeftError:
             return
 
     async def _wait_for_disconnect(self) -> None:
-        """Return when the client is gone; what it says meanwhile is not read."""
+        """Return when the client is gone; its messages are ignored."""
         while (await self._websocket.receive())["type"] != "websocket.disconnect":
             pass
 
@@ -160,10 +160,10 @@ class Connection:
             raise _SlowClientError from error
         except _GONE as error:
             raise _LeftError from error
-        await asyncio.sleep(0)  # a server whose buffer has room waits for nothing: here others have their turn
+        await asyncio.sleep(0)  # lets other tasks run, as sending into a buffer with room does not wait
 
     async def _close(self, code: int, reason: str) -> None:
-        """Say why, to a client that reads again in time; the server drops one that does not."""
+        """Close with a code and a reason; a client that does not read them in time is dropped by the server."""
         try:
             async with asyncio.timeout(self._patience_s):
                 await _heard(self._websocket.close(code, reason))
@@ -172,7 +172,7 @@ class Connection:
 
 
 async def _heard(saying: Coroutine[Any, Any, None]) -> bool:
-    """Say something to a client; False if it has left."""
+    """Send to a client; False if it has left."""
     try:
         await saying
     except _GONE:
@@ -180,25 +180,25 @@ async def _heard(saying: Coroutine[Any, Any, None]) -> bool:
     return True
 
 
-# What many watch is read once: a feed follows one subject in the store for all of its watchers in this process.
+# A feed follows one subject in the store for all its watchers in this process, so that it is read once.
 
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_SETTLE_S = 0.02  # news that come together are one look
+_SETTLE_S = 0.02  # news within this time are read together
 
 
 class StreamFeed(ABC):
-    """A task that reads what is new about a subject, when told of news and at intervals besides, and tells its watchers.
+    """A task that reads changes of a subject and wakes its watchers; it reads after news and also at intervals.
 
     Attributes
     ----------
     changed
-        Is set, and replaced, when there is something new: to be taken before the feed is looked at.
+        Event that is set and replaced at each change; a watcher must take it before it looks at the feed.
     over
-        Nothing will follow.
+        Whether the subject is complete.
     error
-        Why nothing more can be read.
+        Error that ended the feed, else ``None``.
     """
 
     def __init__(self, subject: str, feeds: Feeds) -> None:
@@ -210,10 +210,10 @@ class StreamFeed(ABC):
 
     @abstractmethod
     async def follow(self) -> None:
-        """Read until nothing can follow."""
+        """Read until the subject is complete."""
 
     async def run(self) -> None:
-        """Follow the subject, and tell how that ended."""
+        """Follow the subject, and tell the watchers how that ended."""
         loop = asyncio.get_running_loop()
         unsubscribe = self.feeds.application.subscribe(self.subject, lambda: self._hear(loop))
         try:
@@ -221,9 +221,9 @@ class StreamFeed(ABC):
             self.over = True
         except ClvlabError as error:
             self.error = error
-            if not isinstance(error, UnknownCompetitionError | ShuttingDownError):  # it was deleted, or we end
+            if not isinstance(error, UnknownCompetitionError | ShuttingDownError):  # it was deleted, or the process ends
                 self.feeds.log.error("stream_failed", error=f"{type(error).__name__}: {error}")
-        except Exception as error:  # else those who watch would wait for ever
+        except Exception as error:  # without it the watchers would wait for ever
             self.error = error
             raise
         finally:
@@ -241,15 +241,15 @@ class StreamFeed(ABC):
         self.changed = asyncio.Event()
 
     async def rounds(self) -> AsyncIterator[None]:
-        """Have a watcher send all that there is, and again whenever there is more, until nothing can follow.
+        """Yield whenever a watcher must send new entries, until the subject is complete.
 
         Raises
         ------
         Exception
-            What the feed ended with.
+            The feed failed; its error is raised.
         """
         while True:
-            changed, over, error = self.changed, self.over, self.error  # as they are before anything is sent
+            changed, over, error = self.changed, self.over, self.error  # their values before anything is sent
             yield
             if error is not None:
                 raise error
@@ -258,12 +258,12 @@ class StreamFeed(ABC):
             await changed.wait()
 
     async def read(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Read the store, on a thread of the feeds; news that come from here on are looked at afterwards."""
+        """Read the store on a thread of the feeds; news from now on cause another look."""
         self._news.clear()
         return await self.feeds.pool.run(function, *args, **kwargs)
 
     async def news(self) -> None:
-        """Wait for news, those included that nobody told of, which are seen at the next look."""
+        """Wait for news, at most until the next regular look, which finds changes without news."""
         try:
             async with asyncio.timeout(self.feeds.poll_s):
                 await self._news.wait()
@@ -281,11 +281,11 @@ class Feeds:
     Parameters
     ----------
     application, pages, pool
-        What is read, and where.
+        Application and pages to read, and the pool whose threads read.
     poll_s
-        Seconds between two looks at a store that told of nothing.
+        Seconds between two looks at the store without news.
     log
-        Of the service.
+        Log of the service.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ class Feeds:
 
     @contextmanager
     def watch(self, subject: str, make: Callable[[str, Feeds], _F]) -> Iterator[_F]:
-        """Watch a subject by its feed, which is made if it has no feed yet."""
+        """Watch a subject through its feed; a missing feed is made."""
         feed: Any = self._running.get(subject)
         if feed is None:
             feed = self._running[subject] = make(subject, self)
@@ -318,6 +318,6 @@ class Feeds:
                 feed.task.cancel()
 
     def forget(self, feed: StreamFeed) -> None:
-        """Have the next watcher of its subject begin again: what ended may go on."""
+        """Make the next watcher of the subject start a new feed, as an ended subject may continue."""
         if self._running.get(feed.subject) is feed:
             del self._running[feed.subject]

@@ -354,7 +354,7 @@ def upgrade() -> None:
 
 
 def _append_only(dialect: str) -> list[str]:
-    """Make the database itself refuse to change or drop an entry."""
+    """Return statements that make the database itself refuse to change or drop an entry."""
     if dialect == "postgresql":
         return [
             "CREATE FUNCTION log_is_append_only() RETURNS trigger LANGUAGE plpgsql AS "
@@ -370,5 +370,5 @@ def _append_only(dialect: str) -> list[str]:
 
 
 def downgrade() -> None:
-    """Refuse: before this there were no tables, and the log of all runs must not be dropped."""
+    """Refuse, because without the tables the log of all runs would be lost."""
     raise StoreError("there is no older schema to go back to")

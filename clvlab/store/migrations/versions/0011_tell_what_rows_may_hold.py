@@ -1,7 +1,7 @@
-"""Keep of rows of the leaderboard how their agents decided and what was known then, their names, ranks and likenesses.
+"""Store how the agents of leaderboard rows decided and what they could know, and the rows' names, ranks and likenesses.
 
-How agents of stored runs decided is told by the runs' records; rows are pooled again when the database is opened. What agents
-knew of a run that was not live is history, and none of them is grouped, until the leaderboard is rebuilt.
+The records of stored runs show how their agents decided. Rows are pooled again when the database is opened. Until the
+leaderboard is rebuilt, the knowledge of agents in runs that were not live is ``history``, and rows are not grouped.
 
 Revision ID: 0011
 Revises: 0010
@@ -35,7 +35,7 @@ _INDEXES = (
 
 
 def upgrade() -> None:
-    """Add the columns, fill those of runs, and leave the names of rows empty: they are pooled again."""
+    """Add the columns and fill those of runs; the names of rows stay empty, because rows are pooled again."""
     for table in ("agent_results", "standings"):
         for name in ("strategy", "causality", "knowledge"):
             op.add_column(table, sa.Column(name, Name, nullable=False, server_default=""))
@@ -58,10 +58,10 @@ def upgrade() -> None:
 
 
 def _tell() -> None:
-    """Fill in how agents of stored runs decided, from what is on record of each run."""
+    """Fill in how agents of stored runs decided, from the record of each run."""
     connection = op.get_bind()
     of_live = "CASE WHEN source_mode = 'live' THEN 'live' ELSE 'history' END"
-    connection.execute(sa.text(f"UPDATE agent_results SET knowledge = {of_live}"))  # noqa: S608  # no value but ours
+    connection.execute(sa.text(f"UPDATE agent_results SET knowledge = {of_live}"))  # noqa: S608  # a constant
     change = sa.text(
         "UPDATE agent_results SET strategy = :strategy, causality = :causality, config_hash = :config_hash "
         "WHERE run_id = :run_id AND agent_id = :agent_id"
@@ -77,7 +77,7 @@ def _tell() -> None:
 
 
 def downgrade() -> None:
-    """Drop what tells of hindsight, names and likenesses: older versions make the names at every reading, and tell no more."""
+    """Drop the columns of hindsight, names and likenesses; older versions make the names at every reading."""
     op.drop_table("revisions")
     for table, columns in _INDEXES:
         op.drop_index(op.f(f"ix_{table}_{'_'.join(columns)}"), table)

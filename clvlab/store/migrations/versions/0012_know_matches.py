@@ -1,4 +1,4 @@
-"""Keep which matches packs are of, by which hold-outs and trials are known in other files of the same odds.
+"""Store the matches of packs, so that hold-outs and trials are recognised in other files with the same odds.
 
 Revision ID: 0012
 Revises: 0011
@@ -19,7 +19,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the table; plans that are there already are known by the digests of their ticks alone."""
+    """Add the table; existing plans are recognised only by the digests of their ticks."""
     op.create_table(
         "matches",
         sa.Column("name", Name, nullable=False),
@@ -30,12 +30,12 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table, if no hold-out is shut by it.
+    """Drop the table, unless a hold-out depends on it.
 
     Raises
     ------
     StoreError
-        An older version would open what a plan holds out in other files of the same odds.
+        A plan holds out matches, which an older version would open in other files with the same odds.
     """
     query = "SELECT count(*) FROM plans JOIN matches ON matches.name = plans.plan_id WHERE NOT plans.opened"
     if op.get_bind().execute(sa.text(query)).scalar():
