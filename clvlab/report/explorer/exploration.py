@@ -24,7 +24,7 @@ from clvlab.words import TO_DAY, counted
 
 
 def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
-    """Return a label for each fixture: the teams, else its number, and the UTC date if known.
+    """Return a label for each fixture: the teams or otherwise the number, and the UTC date if it is known.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Exploration:
     fixture_id, market, view
         The chosen market, at the position of the replay.
     tape, decisions
-        Of the fixture.
+        Tape and decisions of the fixture.
     position, span_ms
         As for ``show``.
     followers
@@ -193,7 +193,7 @@ class Exploration:
         return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more}{only})"
 
     def record(self, seq: int) -> InspectorRecord:
-        """Return the whole inspector record of the decision at event ``seq``, whatever the replay.
+        """Return the whole inspector record of the decision at event ``seq``, at any position of the replay.
 
         Raises
         ------
