@@ -44,7 +44,7 @@ class ListedRun:
     fault: str | None = None
 
     def facts(self) -> Mapping[str, object]:
-        """Return it as JSON values."""
+        """Return the run as JSON values."""
         return {
             "run_id": self.run_id,
             "run_folder": str(self.folder),
@@ -158,7 +158,7 @@ class Difference:
         return verdict(self.difference, self.low, self.high, fixtures=self.fixtures, wording=words, caveat="")
 
     def facts(self) -> Mapping[str, object]:
-        """Return it as JSON values."""
+        """Return the difference as JSON values."""
         figures = {"fixtures": self.fixtures, "difference_bps": self.difference, "low": self.low, "high": self.high}
         return {"agent": self.other, "beside": self.first, **figures, "verdict": self.verdict.sentence}
 

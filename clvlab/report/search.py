@@ -316,7 +316,7 @@ class Point:
     p_worst: float | None
 
     def facts(self) -> Mapping[str, object]:
-        """Return it as JSON values."""
+        """Return the point as JSON values."""
         clv = self.clv
         figures = {"mean_clv_bps": clv.mean, "low": clv.low, "high": clv.high, "n": clv.n, "fixtures": clv.n_clusters}
         return {

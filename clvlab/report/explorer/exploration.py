@@ -87,7 +87,7 @@ class Exploration:
     def fixtures(self) -> pl.DataFrame:
         """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in order of the pack.
 
-        A selection leaves those with a selected decision.
+        A selection keeps only the rows with a selected decision.
         """
         decided = self._scores.group_by("fixture_id").agg(decisions=pl.len().cast(pl.Int64))
         replayed = pl.Series(self.source.fixture_ids, dtype=pl.Int64).implode()
@@ -162,7 +162,7 @@ class Exploration:
     def markets(self) -> pl.DataFrame:
         """One row per market of the fixture, on the tape or in a decision: (market_key, decisions).
 
-        A selection leaves those with a selected decision.
+        A selection keeps only the rows with a selected decision.
         """
         keys = self.tape.series.select("market_key").unique(maintain_order=True)
         decided = self.decisions.drop_nulls("market_key").group_by("market_key").agg(decisions=pl.len().cast(pl.Int64))
