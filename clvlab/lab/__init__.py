@@ -1,4 +1,4 @@
-"""The notebook's face: results that show themselves."""
+"""The notebook interface: results with cards and tables."""
 
 from clvlab.lab.laboratory.verbs import (
     agents,

@@ -14,7 +14,7 @@ Progress = Callable[[int, int], None]
 
 
 class ProgressState(Protocol):
-    """The state of work without a known end: in one line, as facts, and the facts that stay when it is over."""
+    """The state of work without a known end: as one line, as facts, and as the facts that stay at the end."""
 
     @property
     def line(self) -> str: ...
@@ -29,7 +29,7 @@ _State = TypeVar("_State", bound=ProgressState)
 
 @contextmanager
 def progress_bar(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
-    """Yield the callback for the number of points done and in all: a bar, or the caller's own."""
+    """Yield the callback for the numbers of points done and of all points: a bar, or the caller's own callback."""
     if callable(progress):
         yield progress
     elif not progress:
@@ -47,7 +47,7 @@ def progress_bar(what: str, total: int, *, progress: Progress | bool) -> Iterato
 def state_display(
     what: str, done: str, *, progress: Callable[[_State], None] | bool, more: Callable[[_State], Html] = lambda _: Html("")
 ) -> Iterator[Callable[[_State], None]]:
-    """Yield the callback for the state of work: a table that changes, or the caller's own.
+    """Yield the callback for the state of work: a table that changes, or the caller's own callback.
 
     In a notebook ``more`` adds HTML under the table, and the last table says ``done``, failed or interrupted.
     """
@@ -57,7 +57,7 @@ def state_display(
         with _notebook_table(shell, what, done, more) as tell:
             yield tell
     elif progress and sys.stderr.isatty():
-        from rich.console import Console  # only here: most sessions never draw a line
+        from rich.console import Console  # imported here, because most sessions never draw a line
         from rich.markup import escape
 
         with Console(stderr=True).status(what) as status:
@@ -111,7 +111,7 @@ def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], H
 
 
 class _Drawn:
-    """HTML and text, for viewers of either."""
+    """HTML and text; a viewer shows either."""
 
     def __init__(self, text: str, content: str) -> None:
         self._text, self._content = text, content
@@ -130,7 +130,7 @@ def _bar(what: str, done: int, total: int) -> _Drawn:
 
 @contextmanager
 def _terminal_bar(what: str, total: int) -> Iterator[Progress]:
-    from rich.console import Console  # only here: most sessions never draw a bar
+    from rich.console import Console  # imported here, because most sessions never draw a bar
     from rich.progress import Progress as Bar
 
     with Bar(console=Console(stderr=True), transient=True) as bar:

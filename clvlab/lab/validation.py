@@ -1,4 +1,4 @@
-"""Arguments of the verbs, checked by value."""
+"""Checks of arguments by value."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from clvlab.errors import PackFormatError
 
 
 def value_text(value: object) -> str:
-    """Return a value for a refusal; a frame or another long value by its class alone."""
+    """Return a value as text for an error message; a frame or another long value is named by its class only."""
     text = f"{value!r:.80}"
     return f"a {type(value).__module__.partition('.')[0]} {type(value).__name__}" if "\n" in text else text
 
 
 def fixture_ids_argument(fixtures: Any) -> tuple[int, ...] | None:
-    """Return fixture ids as a tuple of int, whole numbers of any library among them; `None` is all."""
+    """Return fixture ids, which may be whole numbers of any library, as a tuple of int; `None` means all."""
     if fixtures is None:
         return None
     if isinstance(fixtures, str | bytes | Mapping) or not isinstance(fixtures, Iterable):

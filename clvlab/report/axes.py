@@ -1,4 +1,4 @@
-"""Pictures of matplotlib as SVG in the colours of the page, with the same bytes each time."""
+"""Pictures by matplotlib as SVG, in the colours of the page and with reproducible bytes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from clvlab.report.svg import RED as RED
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHIELD = "\u200b"  # before a name, which matplotlib hides where it begins with an underscore
+SHIELD = "\u200b"  # put before a name, because matplotlib hides names that begin with an underscore
 _INK = "#010203"  # replaced by the colour of the text around the picture
 _STYLE = {
     "svg.hashsalt": "clvlab",
     "svg.fonttype": "none",
-    "text.parse_math": False,  # a name with two dollars is no formula
+    "text.parse_math": False,  # a name with two dollar signs is not a formula
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 10,
@@ -37,18 +37,18 @@ _STYLE = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
-_STYLING = RLock()  # matplotlib's settings are those of the whole process: two pictures at once would mix them up
+_STYLING = RLock()  # matplotlib's settings belong to the whole process: two pictures at once would mix them up
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 
 
 def axes_or_new(ax: Axes | None) -> Any:
-    """Return the axes, or those of a new pyplot figure, which a notebook shows in the colours of its theme."""
+    """Return the axes, or the axes of a new pyplot figure, which a notebook shows in the colours of its theme."""
     if ax is not None:
         return ax
     pyplot = optional("matplotlib.pyplot", "a plot")
     with _STYLING, pyplot.rc_context(_STYLE):
         figure, new = pyplot.subplots(figsize=(6.4, 3.6))
-    # A notebook asks for it first; files of the figure stay black on white.
+    # A notebook asks for this format first; files of the figure stay black on white.
     figure._repr_html_ = partial(_page_part, figure)
     return new
 
@@ -71,9 +71,9 @@ def _title(figure: Any) -> str:
 
 
 def _ink(figure: Any, colour: str) -> list[Callable[[], object]]:
-    """Colour what is black, hide the frames of legends, and return the functions that undo both."""
+    """Colour the black parts, hide the frames of legends, and return the functions that undo both."""
     same, text = optional("matplotlib.colors", "a plot").same_color, optional("matplotlib.text", "a plot").Text
-    figure.draw_without_rendering()  # ticks are made when they are drawn first
+    figure.draw_without_rendering()  # ticks exist only after the first drawing
     drawn = figure.findobj(text)
     lines = [line for ax in figure.axes for axis in (ax.xaxis, ax.yaxis) for line in axis.get_ticklines()]
     edges = [spine for ax in figure.axes for spine in ax.spines.values()]
@@ -98,7 +98,7 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
     with _STYLING, matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)), _letters_of_any_script():
         figure = figures.Figure(figsize=size, layout="tight")
         draw(figure.add_subplot())
-        # Laid out once, in one pass, and drawn once: with a layout at work, saving draws everything twice.
+        # The layout runs once, and is then switched off: with an active layout, saving draws everything twice.
         figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
         return _svg_of(figure, title)
@@ -109,7 +109,7 @@ def _svg_of(figure: Any, title: str) -> Html:
     text = StringIO()
     figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     drawn = sub(r".*?(?=<svg)", "", text.getvalue(), count=1, flags=DOTALL)
-    # Inside a page the names of the format are known; the style would reach the whole page.
+    # Inside a page the namespaces are known, and a style element would affect the whole page.
     drawn = sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", drawn, flags=DOTALL)
     head, _, body = drawn.partition(">")
     head = sub(r' (?:xmlns(?::\w+)?|version|width|height)="[^"]*"', "", head)
@@ -120,7 +120,7 @@ def _svg_of(figure: Any, title: str) -> Html:
 
 @contextmanager
 def _letters_of_any_script() -> Iterator[None]:
-    """Silence the warning about letters that matplotlib's font lacks: they stay text in the page's fonts."""
+    """Silence the warning about letters missing in matplotlib's font: they stay text in the page's fonts."""
     with catch_warnings():
         filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
         yield

@@ -1,4 +1,4 @@
-"""The bankroll of a backtest's settled bets, which is not a score and does not rank."""
+"""The bankroll of a backtest's settled bets; it is not a score and ranks no agent."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class BankrollFan(Exportable):
     source
         The paths.
     agent_id
-        Whose decisions.
+        The agent of the decisions.
     staking
         The rule of stakes.
     edge
         Assumed profit of each bet, as a share of the stake; ``None`` for flat stakes.
     training
-        Number of fixtures whose mean is the edge; 0 if it was stated.
+        Number of fixtures whose mean is the edge; 0 for a stated edge.
     unsettled
-        Decisions without a price or a result, which are left out.
+        Number of decisions without a price or a result; they are left out.
     early
-        Decisions before the last training close, when the edge was not yet known; left out as well.
+        Number of decisions before the last training close, when the edge was not yet known; they are left out too.
     open_s
         Seconds from a close to the result.
     level
@@ -71,7 +71,7 @@ class BankrollFan(Exportable):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per number of settled fixtures: (fixtures, bankroll, q05, q25, q50, q75, q95), start 1."""
+        """One row per number of settled fixtures: (fixtures, bankroll, q05, q25, q50, q75, q95); the bankroll starts at 1."""
         columns = {"fixtures": np.arange(self.source.path.size), "bankroll": self.source.path}
         return pl.DataFrame(columns | {f"q{round(100 * q):02}": row for q, row in zip(QUANTILES, self.source.fan, strict=True)})
 
@@ -120,7 +120,7 @@ class BankrollFan(Exportable):
         return f" for an edge of {100 * self.edge:+z.2f} %, {whence}"
 
     def chart(self, ax: Axes | None = None) -> Axes:
-        """Draw the path and its fan, on a logarithmic scale unless a bankroll is lost whole.
+        """Draw the path and its fan, on a logarithmic scale unless a whole bankroll is lost.
 
         Raises
         ------
@@ -204,7 +204,7 @@ def _fold(sheet: Sheet, training: Collection[int] | None) -> list[int]:
 
 
 def _settled_bets(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
-    """Return the decisions with a price and a result, as ``stakes`` and ``bankroll`` take them."""
+    """Return the decisions with a price and a result, in the form for ``stakes`` and ``bankroll``."""
     return (
         scored.join(results.select(*_KEY, "result"), on=_KEY, maintain_order="left")
         .filter(pl.col("odds_milli").is_not_null())
@@ -219,7 +219,7 @@ def _last_close_ms(sheet: Sheet, fold: list[int]) -> int:
 
 
 def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edge: float | None, fold: list[int]) -> float:
-    """Return the edge for Kelly, stated or trained; refuse one of the fixtures that are bet on."""
+    """Return the edge for Kelly, stated or trained; refuse an edge from the fixtures that are bet on."""
     if (edge is None) == (not fold):
         raise StatisticsError(
             "Kelly stakes on an edge that is known beforehand: state one (edge=0.02), or name fixtures (training=[...]) whose "
@@ -229,7 +229,7 @@ def _edge(scored: pl.DataFrame, bet_on: pl.DataFrame, settled: pl.DataFrame, edg
         trained = scored.filter(pl.col("fixture_id").is_in(fold))
         return training_edge(trained["edge_pct"] / 100, trained["fixture_id"], bet_on["fixture_id"].unique())
     stated = check_edge(edge)
-    # the edge at the close of these fixtures was not known when the bets were placed
+    # when the bets were placed, the edge at the close of these fixtures was not known
     closes = [mean for rows in (bet_on, settled) if isinstance(mean := rows["edge_pct"].mean(), int | float)]
     if any(isclose(stated, one, rel_tol=1e-6) for mean in closes for one in (mean, mean / 100)):
         raise StatisticsError(

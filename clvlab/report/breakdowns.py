@@ -1,4 +1,4 @@
-"""Scored decisions in groups: by time, market, side, probability and fixture, and why others were not scored."""
+"""Scored decisions in groups by time, market, side, probability and fixture, and the reasons of unscored decisions."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def scored_decisions(backtest: Run) -> pl.DataFrame:
     -------
     pl.DataFrame
         ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, edge_bps, stake``;
-        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, the ratio ``None`` where nothing was
-        asked for the side; ``to_close_s`` from decision to close and ``closing_age_s`` of the closing message, in seconds;
-        ``confidence`` 0..1; ``in_gap``, whether a gap of the capture touches its entry or close; ``at_close``, whether it was
-        entered at the closing message.
+        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, where the ratio is ``None`` for an
+        entry probability of 0; ``to_close_s`` from decision to close and ``closing_age_s`` of the closing message, in seconds;
+        ``confidence`` 0..1; ``in_gap``, whether a gap of the capture touches entry or close; ``at_close``, whether the entry
+        is at the closing message.
     """
     closes = backtest.evidence.closes.select("fixture_id", "close_ts_ms").unique()
     return (
@@ -74,9 +74,9 @@ def scored_decisions(backtest: Run) -> pl.DataFrame:
 
 
 def tables(backtest: Run, scored: pl.DataFrame, level: float, *, whole: bool = True) -> dict[str, pl.DataFrame]:
-    """Return every breakdown by name; see ``TITLES``, and ``fixtures``, the best first.
+    """Return every breakdown by name: those of ``TITLES``, and ``fixtures``, with the best fixture first.
 
-    ``by_gap`` is empty without a gap; ``reasons`` and ``refusals`` count the whole run, so are empty for a part of it.
+    ``by_gap`` is empty without a gap. ``reasons`` and ``refusals`` count the whole run, so they are empty for a part of it.
     """
 
     def means(groups: pl.Series) -> pl.DataFrame:
@@ -115,7 +115,7 @@ def _with_labels(means: pl.DataFrame, name: str, labels: list[str] | tuple[str, 
 
 
 def _markets(keys: pl.Series) -> pl.Series:
-    """Keep the markets with most decisions, and pool the others."""
+    """Keep the markets with the most decisions, and pool the others."""
     sizes = keys.value_counts(name="n").sort("n", "market_key", descending=[True, False])
     if sizes.height <= _MOST_MARKETS:
         return keys
@@ -163,15 +163,15 @@ def _seconds(age: object) -> str:
 
 CONSENSUS = "consensus"
 
-# What the scored decisions bring against each close: entry and close by the same source. ``difference_bps`` is that to the
-# consensus over the decisions that both score, ``opposite`` the share of these where one says gain and the other loss.
+# Figures of the scored decisions by each close, where entry and close are of the same source. ``difference_bps`` is the
+# difference from the consensus over the decisions that both score; ``opposite`` is the share of these with opposite signs.
 CLOSES: Schema = {
     "close": pl.String, "n": pl.Int64, "fixtures": pl.Int64, "mean_clv_bps": pl.Float64, "low": pl.Float64, "high": pl.Float64,
     "difference_bps": pl.Float64, "difference_low": pl.Float64, "difference_high": pl.Float64, "opposite": pl.Float64,
 }  # fmt: skip
 
-# What each book offered when a side was decided on: how often a price, how often the best one, how far behind the best,
-# and the value of its price at the closing probability of the consensus, in percent.
+# Prices of each book at the decisions: how often it had a price, how often the best one, how far it was behind the best, and
+# the value of its price at the closing probability of the consensus, in percent.
 ON_OFFER: Schema = {
     "book": pl.String, "quoted": pl.Float64, "best": pl.Float64, "behind_best_pct": pl.Float64, "n": pl.Int64,
     "mean_edge_pct": pl.Float64, "low": pl.Float64, "high": pl.Float64,
@@ -188,8 +188,8 @@ def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
     -------
     pl.DataFrame
         (source, fixture_id, tick_seq, market_key, side, clv_bps, entry_prob_bps, close_prob_bps, odds_milli): a row for each
-        decision and source. CLV and closing probability are ``None`` unless scored, and for entries at the closing message;
-        probability and odds at entry are ``None`` where the source had none.
+        decision and source. CLV and closing probability are ``None`` for unscored decisions and entries at the closing
+        message; probability and odds at entry are ``None`` if the source had none.
     """
     decided = backtest.evidence.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
     named = decided.with_columns(confidence=pl.lit(None, pl.Float64)).select(
@@ -269,7 +269,7 @@ def tables_of(backtest: Run, scored: pl.DataFrame, level: float) -> Iterator[tup
     yield from (("closes", closes_table(found, level)), ("on_offer", on_offer_table(found, level)))
 
 
-# Scored decisions by the date of their close: the sum so far, which cards and tear sheets draw.
+# Scored decisions by the date of their close: cards and tear sheets draw the sum so far.
 
 
 _LEAST_ROLLED = 20

@@ -115,7 +115,7 @@ def agent_card(
     warnings: Sequence[str] = (),
     folded: Sequence[Mapping[str, object]] = (),
 ) -> Html:
-    """Show the ``SCORES`` with ``at_close`` of one agent; ``folded`` facts are collapsed."""
+    """Show the ``SCORES`` of one agent, with the column ``at_close``; ``folded`` facts are collapsed."""
     scored, means = scores.filter(counted()), means_of(scores, "clv", "edge")
     clv = means["clv"]
     return card(
@@ -177,7 +177,7 @@ class Scores(pl.DataFrame):
         return super().to_pandas(*arguments, **options)
 
     def _repr_html_(self, *, _from_series: bool = False) -> Html:
-        return Html(super()._repr_html_(_from_series=_from_series))  # polars has escaped what is in it
+        return Html(super()._repr_html_(_from_series=_from_series))  # polars has escaped the text in it
 
 
 class Report(dict[str, Any], Exportable):
@@ -206,7 +206,7 @@ class Report(dict[str, Any], Exportable):
         return card("report.html", self.title, report=self, figures=figures, facts=self.facts())
 
     def facts(self) -> dict[str, object]:
-        """Return the collapsed facts of a card: all but means and reasons."""
+        """Return the collapsed facts of a card, which are all facts but means and reasons."""
         facts: dict[str, object] = {
             "mean CLV as the law ranks": mean_clv(self["metrics"]["avg_clv_bps"]),
             "fixtures": self["n_fixtures"],
@@ -218,7 +218,7 @@ class Report(dict[str, Any], Exportable):
 # The card of a pack: its origin, its kickoffs, and the coverage of its fixtures.
 
 
-_MOST_ROWS = 1_000_000  # of ticks that a card reads for itself, in about a fifth of a second
+_MOST_ROWS = 1_000_000  # limit of the ticks that a card reads itself, in about a fifth of a second
 _MAX_FIXTURES = 8
 
 

@@ -12,17 +12,17 @@ from clvlab.statistics import BoundedClusters, Estimate, effective_clusters, mea
 from clvlab.statistics.measures import MEASURES, counted, without_close
 
 MIN_EFFECTIVE = 10
-MAX_SKEWNESS = 0.12  # of a mean: an error of 5 % to one side may be one of 7 %
+MAX_SKEWNESS = 0.12  # of a mean: with this skewness, an error rate of 5 % on one side may be 7 %
 _SIDES = {
     False: "to losses larger than gains, seen or possible: without an edge the mean comes out above zero more often than its "
     "interval and p-value say",
     True: "to gains larger than losses, seen or possible: without an edge the mean comes out below zero more often than its "
     "interval says",
 }
-_OVERROUND_OF_A_SIDE = 0.1  # no bookmaker's market has more, nor less than nothing
-_ROUNDING = 0.001  # odds have three decimals: those of a fair market may sum to as much less
+_OVERROUND_OF_A_SIDE = 0.1  # a bookmaker's market has an overround between 0 and this, for each side
+_ROUNDING = 0.001  # odds have three decimals, so the probabilities of a fair market may sum to this much less than 1
 _MARKET = ["fixture_id", "market_key"]
-_MOST_GONE = 0.01  # of decisions that would be scored
+_MOST_GONE = 0.01  # share of the decisions that would otherwise be scored
 
 
 def cautions(sheet: Sheet) -> list[str]:
@@ -52,7 +52,7 @@ def _thin(mean: Estimate) -> list[str]:
 
 
 def _flat_returns(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedClusters:
-    """Sum the returns of a flat stake per fixture, with the least and most possible."""
+    """Sum the returns of a flat stake per fixture, with the lowest and highest possible sums."""
     odds = pl.col("odds_milli") / 1000
     rows = settled.join(scored.select("seq", "odds_milli"), on="seq", maintain_order="left")
     rows = rows.drop_nulls("profit").with_columns(lowest=pl.lit(-1.0), highest=odds - 1)

@@ -32,12 +32,12 @@ _KEY = ("fixture_id", "tick_seq", "market_key", "side")
 
 
 def mean_table(sums: Sequence[pl.DataFrame], measure: Measure, level: float) -> pl.DataFrame:
-    """Return one row for each of several ``FIXTURE_SUMS``: the mean of a measure, its errors, the other means.
+    """Return one row for each of several ``FIXTURE_SUMS``: the mean of a measure with its errors, and the other means.
 
     Returns
     -------
     pl.DataFrame
-        ``n, fixtures``, the mean under its name, ``low, high, t, p_value`` of it, and the means by the other measures.
+        ``n, fixtures``, the mean under its name, its ``low, high, t, p_value``, and the means by the other measures.
     """
     found = estimates(stacked(sums, measure)[0], level=level)
     named = {
@@ -72,7 +72,7 @@ class Comparison(Exportable):
     by
         The measure: ``clv``, ``edge`` or ``price_ratio``.
     level
-        Of all intervals.
+        Level of all intervals.
     """
 
     sources: tuple[Run, ...]
@@ -116,7 +116,7 @@ class Comparison(Exportable):
 
     @cached_property
     def differences(self) -> pl.DataFrame:
-        """One row per other backtest: its mean less that of the first, paired by fixture."""
+        """One row per other backtest: its mean minus that of the first, paired by fixture."""
         rows = []
         for k in range(1, len(self.sources)):
             one = paired_difference(self._sums[0], k, 0, level=self.level)
@@ -126,7 +126,7 @@ class Comparison(Exportable):
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
-        """One row per fixture: the mean of each backtest; ``None`` without a scored decision."""
+        """One row per fixture, with the mean of each backtest, or ``None`` without a scored decision."""
         sums, fixtures = self._sums
         means = {
             name: pl.select(pl.when(pl.Series(n) > 0).then(pl.Series(s) / pl.Series(n))).to_series()
@@ -145,7 +145,7 @@ class Comparison(Exportable):
 
     @property
     def yardsticks(self) -> str:
-        """The closes of the backtests in words, if they differ; else empty."""
+        """The closes of the backtests in words if they differ; otherwise empty."""
         closes = [_closing(source) for source in self.sources]
         if len(set(closes)) == 1:
             return ""
@@ -154,7 +154,7 @@ class Comparison(Exportable):
 
     @cached_property
     def overlap(self) -> pl.DataFrame:
-        """One row per pair: positions (tick, market and side) of both, of one alone, and the shared percentage."""
+        """One row per pair: positions (tick, market and side) of both, of only one, and the shared percentage."""
         keys = [source.scores.drop_nulls(["market_key", "side"]).select(_KEY).unique() for source in self.sources]
         rows = []
         for a, b in combinations(range(len(keys)), 2):
@@ -251,7 +251,7 @@ _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "tot
 
 @dataclass(frozen=True)
 class Leaderboard(Exportable):
-    """Backtests ranked by mean CLV, in order of that or another mean; made by ``clvlab.leaderboard()``."""
+    """Backtests ranked by mean CLV, and sorted by this or another mean; made by ``clvlab.leaderboard()``."""
 
     sources: tuple[Run, ...]
     by: str = "clv"
@@ -265,8 +265,8 @@ class Leaderboard(Exportable):
     def frame(self) -> pl.DataFrame:
         """``OUTCOMES`` with the law's ``rank``, and ``fixtures``, ``low``, ``high``, ``t`` and ``p_value`` of the mean.
 
-        Agents with ``hindsight_possible`` come last. Another measure than CLV adds its mean and sets the order, not the rank.
-        Means and intervals leave out entries at the closing message, which the law ranks.
+        Agents with ``hindsight_possible`` come last. A measure other than CLV adds its mean and sets the order, not the rank.
+        Means and intervals leave out entries at the closing message; the law's ``rank`` includes them.
         """
         if not self.sources:
             return ranking.leaderboard([]).with_columns(hindsight_possible=pl.lit(value=False))
@@ -299,7 +299,7 @@ class Leaderboard(Exportable):
         title
             Heading of the card.
         checks, folded
-            The seven verdicts of a run by name, and collapsed facts.
+            The verdicts of a run's seven checks by name, and collapsed facts.
         """
         measure, rows = measure_of(self.by), self.frame
         firm, doubtful = (part.rename({"agent_id": "agent"}) for part in (self._firm, rows.filter("hindsight_possible")))

@@ -52,16 +52,16 @@ class Settlement:
     Attributes
     ----------
     frame
-        One row per decision, in order of time: ``seq, fixture_id, result, stake``; ``profit`` per unit of stake, and
-        ``expected`` of it at the closing probability, both ``None`` without a quote.
+        One row per decision, in order of time: ``seq, fixture_id, result, stake``; ``profit`` per unit of stake, and the
+        ``expected`` profit at the closing probability, both ``None`` without a quote.
     roi
         Return on investment of a flat stake, in percent: the mean profit.
     expected
         The mean edge of the same decisions at the close, in percent.
     stake_roi
-        Return on investment of the agent's stakes, in percent; its ``n`` counts units of stake.
+        Return on investment of the agent's stakes, in percent; ``n`` of this estimate counts units of stake.
     close, entry
-        Calibration of closing and of entry probabilities against wins and losses; voids and half results are left out.
+        Calibration of closing and of entry probabilities against wins and losses, without voids and half results.
     """
 
     frame: pl.DataFrame = field(repr=False)
@@ -152,7 +152,7 @@ def settlement(scored: pl.DataFrame, results: pl.DataFrame | None, *, level: flo
 
 
 def _by_stake(frame: pl.DataFrame) -> Clusters:
-    """Sum profit in percent and stakes per fixture, whose ratio is the return on investment."""
+    """Sum profit in percent, and stakes, per fixture; their ratio is the return on investment."""
     quoted = frame.filter(pl.col("profit").is_not_null(), pl.col("stake") > 0)
     staked = sum_by_cluster(quoted["stake"], quoted["fixture_id"])[0].sums
     profit = sum_by_cluster(100 * quoted["profit"] * quoted["stake"], quoted["fixture_id"])[0].sums
@@ -221,7 +221,7 @@ _P = "probability"
 
 
 def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
-    """Return the rows of ``TearSheet.frame``; those of ``moved`` decisions take longer, over the whole tape."""
+    """Return the rows of ``TearSheet.frame``; ``moved`` adds decisions on lines that moved, which reads the whole tape."""
     clv, beat, median, ratio, edge = sheet.clv, sheet.beat, sheet.median, sheet.price_ratio, sheet.edge
     naive = clv.t * sqrt(clv.design_effect) if clv.t is not None and clv.design_effect is not None else None
     drawdown = _drawdown(sheet) if clv.n else None
@@ -254,7 +254,7 @@ def figures(sheet: Sheet, *, moved: bool) -> list[Figure]:
 
 
 def _drawdown(sheet: Sheet) -> float:
-    """Return the largest fall of the cumulative CLV in order of decisions; the law's for the whole run."""
+    """Return the largest fall of the cumulative CLV in order of decisions; for the whole run it is the law's figure."""
     if sheet.selection.is_whole:
         return float(sheet.source.outcomes["max_drawdown"][0])
     walk = sheet.scored["clv_bps"].cum_sum()

@@ -23,7 +23,7 @@ TOO_FEW = "too few fixtures for an interval"
 
 
 def means_of(scores: pl.DataFrame, *names: str) -> dict[str, Estimate]:
-    """Return the means of ``SCORES`` with ``at_close``, by name of their measure; all measures by default.
+    """Return the means of ``SCORES`` with ``at_close`` by the names of measures, which are all by default.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def spelt_mean(found: Estimate, unit: str) -> str:
 
 
 def key_figures(clv: Estimate, edge: Estimate, beat: BeatRate, level: str) -> dict[str, str]:
-    """Return the key figures by name; ``level`` is the text of the interval's level."""
+    """Return the key figures by name; ``level`` is the level of the intervals as text."""
     return {
         f"mean CLV, {level} interval": spelt_mean(clv, "bps"),
         "edge at the price taken": spelt_mean(edge, "%"),
@@ -114,7 +114,7 @@ def forest(rows: pl.DataFrame, measure: Measure) -> MeanForest:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A mean, its interval, and what they allow to be said.
+    """A mean, its interval, and the sentence that they support.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")  # categories of Unicode that are invisible, or reorder their neighbours
+_HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")  # Unicode categories of invisible and reordering characters
 _KEPT = "\n\t"
 _ABSENT = "–"
 
@@ -29,7 +29,7 @@ class Html(Markup):
 
 
 class _Letters(dict[int, str | int]):
-    """Each code point, or its number in text where it is hidden."""
+    """A mapping of each code point to itself, or to its number as text if it is hidden."""
 
     def __missing__(self, code: int) -> str | int:
         hidden = chr(code) not in _KEPT and unicodedata.category(chr(code)) in _HIDDEN
@@ -41,7 +41,7 @@ _LETTERS = _Letters()
 
 
 def visible(value: Any) -> Any:
-    r"""Return text with the code point in place of letters that are invisible or reorder the line.
+    r"""Return a text in which the code point replaces each character that is invisible or reorders the line.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def visible(value: Any) -> Any:
 
 
 def escape_text(text: str) -> Html:
-    """Return a text as HTML, for pictures, which have no template."""
+    """Return a text as escaped HTML, for pictures, because they have no template."""
     return Html(escape(visible(text)))
 
 
@@ -83,12 +83,12 @@ def cell(value: object) -> object:
 
 
 def numeric(rows: Sequence[Sequence[object]], columns: int) -> list[bool]:
-    """Return which columns of a table have a number, for alignment to the right."""
+    """Return whether each column of a table has a number and is aligned to the right."""
     return [any(isinstance(row[column], int | float) for row in rows) for column in range(columns)]
 
 
 def hide_pictures(content: str) -> Html:
-    """Hide pictures unless a style shows them: an untrusted notebook would show only their letters."""
+    """Hide pictures unless a style shows them, because an untrusted notebook would show only their letters."""
     depth = 0
 
     def frame(tag: Match[str]) -> str:
@@ -119,8 +119,8 @@ _FILTERS = {
 
 
 def environment(*folders: Path) -> Environment:
-    """Return an environment of these templates and those of other folders, with the macros as ``m``."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only here: a backtest shows nothing
+    """Return an environment of the templates here and in other folders, with the macros as ``m``."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # imported here, because a backtest does not need it
 
     made = Environment(
         loader=FileSystemLoader([*folders, _TEMPLATES]),
@@ -140,12 +140,12 @@ _environment = cache(environment)
 
 
 def render(template: str, /, **values: object) -> Html:
-    """Return what a template makes of values; text in them is escaped."""
+    """Render a template with values; text in them is escaped."""
     return Html(_environment().get_template(template).render(values))
 
 
 def card(template: str, heading: str = "", /, **values: object) -> Html:
-    """Return what a template makes of values, in the style of cards, under a heading, which may be empty."""
+    """Render a template with values as a card, under a heading that may be empty."""
     return render("card.html", heading=heading, content=render(template, **values))
 
 

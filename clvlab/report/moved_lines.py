@@ -67,7 +67,7 @@ def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf,
 
 
 def unread_markets(scores: pl.DataFrame) -> list[UnreadKey]:
-    """Return the markets of decisions without a close whose keys can't be read, and so have no price."""
+    """Return the markets of decisions without a close whose keys can't be read; they have no price."""
     return unread_keys(_without_close(scores)["market_key"].unique().sort())
 
 
@@ -76,7 +76,7 @@ def _without_close(scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_score(market_key: str, sides: Iterable[str] = ()) -> Market | None:
-    """Return a market about the score of both sides; `None` for any other."""
+    """Return a market on the score of both sides; `None` for any other market."""
     market = Market.parse(market_key, sides)
     return None if isinstance(market, UnreadKey) or market.of or market.stat else market
 
@@ -87,12 +87,12 @@ def moved_mean(found: pl.DataFrame, level: float) -> Estimate:
 
 
 def moved_means(found: pl.DataFrame, level: float) -> pl.DataFrame:
-    """Return a row for all of ``MOVED_LINES``, and one for each rule where there are several.
+    """Return a row for all of ``MOVED_LINES``, and one for each rule if there are several.
 
     Returns
     -------
     pl.DataFrame
-        ``rule, n, fixtures, mean, low, high``, and ``error_bps``: root mean square of the estimated errors.
+        ``rule, n, fixtures, mean, low, high``, and ``error_bps``, the root mean square of the estimated errors.
     """
     word = found["moved_rule"].str.split(" ").list.first()
     kinds = [("all", found), *((one, found.filter(word == one)) for one in word.unique().sort() if word.n_unique() > 1)]
@@ -161,7 +161,7 @@ class _FixtureLines:
 
 
 def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tuple[list[LineQuote], bool]]:
-    """Return the open lines of each fixture and period at its close, and whether they count goals."""
+    """Return the open lines of each fixture and period at its close, and whether its score counts goals."""
     states: dict[tuple[int, str], list[tuple[Market, dict[Role, int]]]] = {}
     for fixture_id, market_key, sides, probs in _closing_states(tape, ends).iter_rows():
         market = _of_score(market_key, sides)
@@ -195,7 +195,7 @@ def _priced_rows(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _Fixtur
     for row in rows.iter_rows(named=True):
         market, fixture_id = lines[row["market_key"]], row["fixture_id"]
         role, roles = role_of(row["side"], market), FIRST_ROLES[market.kind]
-        # As in the law: an entry just before the close is the close.
+        # As in the law, an entry just before the close has the closing price.
         if role not in roles or fixtures.close_ts_ms[fixture_id] - row["ts_ms"] < fixtures.horizon_ms:
             continue
         close = fixtures.close(fixture_id, market)
@@ -222,7 +222,7 @@ class MovedLines(Exportable):
     source
         The run of the agent.
     level
-        Of the interval.
+        Level of the interval.
     """
 
     source: Run = field(repr=False)

@@ -22,14 +22,14 @@ _MOST_POINTS = 400
 _MOST_DOTS = 1_000
 _TENTHS = ",.1f"
 _CLV = "CLV, bps of probability"
-# Sums by date and means by market need no library.
+# The sums by date and the means by market are drawn without a library.
 _ALWAYS = (
     "clv", "by_time", "by_probability", "by_side", "fixtures", "entry_and_close", "permutation",
 )  # fmt: skip
 
 
 class Plots:
-    """The pictures of one tear sheet, on given or new axes; many decisions are aggregated, as the picture says."""
+    """The pictures of one tear sheet, on given or new axes; a picture that aggregates many decisions says so."""
 
     def __init__(self, sheet: Sheet) -> None:
         self._sheet = sheet
@@ -43,7 +43,7 @@ class Plots:
             yield name.replace("_", " "), getattr(self, name)
 
     def svgs(self) -> list[Html]:
-        """Draw all as SVG elements, while a thread moves decisions outside the interpreter's lock."""
+        """Draw all pictures as SVG elements, while a thread moves decisions outside the interpreter's lock."""
         drawings, sheet = dict(self.drawings()), self._sheet
         with ThreadPoolExecutor(1) as pool:
             moved = pool.submit(lambda: (sheet.permutation, sheet.delay))
@@ -119,7 +119,7 @@ class Plots:
         return ax
 
     def entry_and_close(self, ax: Axes | None = None) -> Axes:
-        """Entry probability against closing probability; above the line the close was beaten."""
+        """Entry probability against closing probability; decisions above the line beat the close."""
         ax, scored = axes_or_new(ax), self._sheet.scored
         pooled = scored.height > _MOST_DOTS
         points = scored.select(pl.col("entry_prob_bps", "close_prob_bps") / 100)
@@ -159,7 +159,7 @@ class Plots:
         return _calibration_plot(axes_or_new(ax), close, "closing probability", "share that won")
 
     def settled(self, ax: Axes | None = None) -> Axes:
-        """Settled profit of a flat stake in order of time, and the profit that the close expected."""
+        """Settled profit of a flat stake in order of time, and the profit that was expected at the close."""
         ax, found = axes_or_new(ax), self._sheet.settled
         title = "No decision is settled at a price"
         if found and found.roi.mean is not None:
@@ -189,7 +189,7 @@ class Plots:
 
 
 def _places(size: int) -> tuple[Any, int]:
-    """Return the last decision of each point of a long line, from 1, and the decisions per point."""
+    """Return the number of the last decision at each point of a long line, from 1, and the decisions per point."""
     width = -(-size // _MOST_POINTS) or 1
     return np.minimum(np.arange(0, size, width) + width, size), width
 

@@ -53,7 +53,7 @@ def draw_known(known: pl.DataFrame, ax: Any) -> Any:
 
 
 def draw_slopes(slopes: pl.DataFrame, leg: str, title: str, ax: Any) -> Any:
-    """Draw the slope of one leg by market, with its interval; red where zero is outside."""
+    """Draw the slope of one leg by market, with its interval, in red if zero is outside the interval."""
     rows = slopes.filter(pl.col("leg") == leg).drop_nulls("slope")
     places = np.arange(rows.height)[::-1]
     for place, row in zip(places, rows.iter_rows(named=True), strict=True):
@@ -72,7 +72,7 @@ def draw_slopes(slopes: pl.DataFrame, leg: str, title: str, ax: Any) -> Any:
 
 ALL = "all markets"
 _MOST_MARKETS = 12
-_ROUGH_BELOW = 80  # fixtures: below, a test at .05 rejects fair prices more often
+_ROUGH_BELOW = 80  # fixtures: with fewer, a test at .05 rejects fair prices more often
 _READING = (
     "A slope is 0 where prices are fair. Opening: above 0, favourites shorten. Close: above 0, favourites win more often than "
     "the close says. Reversal: below 0, results take back part of what prices moved before the close, because prices went too "
@@ -89,13 +89,13 @@ class PricePath(Exportable):
     source
         The pack.
     window
-        Where fixtures close, and which markets count.
+        Window that closes fixtures and selects markets.
     hours
         Hours before the close at which the share of the move is measured, descending.
     level
         Level of the intervals, over fixtures.
     fixture_ids
-        The fixtures; ``None`` is all.
+        The fixtures; ``None`` means all.
     """
 
     source: Pack
@@ -120,7 +120,7 @@ class PricePath(Exportable):
 
     @cached_property
     def _markets(self) -> list[tuple[str, pl.DataFrame]]:
-        """All points, and those of each kind of market, if several, the largest first."""
+        """All points and, if there are several kinds of market, the points of each kind, the largest first."""
         kinds = kinds_of(self.points["market_key"].unique())
         named = self.points.with_columns(market=pl.col("market_key").replace_strict(kinds, return_dtype=pl.String))
         sizes = named["market"].value_counts(name="n").sort("n", "market", descending=[True, False])
@@ -155,7 +155,7 @@ class PricePath(Exportable):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether a slope differs from 0, that of fair prices, in one sentence."""
+        """One sentence on whether a slope differs from 0, the slope of fair prices."""
         rows = self.frame.filter(pl.col("market") == ALL).drop_nulls("low")
         if rows.is_empty():
             return Verdict("Too few fixtures to tell whether prices are fair on their way.", Tone.NOTHING)

@@ -27,7 +27,7 @@ _PREFIX = "run_"
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run folder in a list; ``verified`` is `None` unless asked for, ``fault`` if the evidence can be read.
+    """A run folder in a list; ``verified`` is `None` without a verification, ``fault`` is `None` for readable evidence.
 
     ``pack_id`` is `None` for a live capture; ``headlines`` and ``sums`` are in the order of the agents.
     """
@@ -44,7 +44,7 @@ class ListedRun:
     fault: str | None = None
 
     def facts(self) -> Mapping[str, object]:
-        """Return it as JSON values."""
+        """Return the run as JSON values."""
         return {
             "run_id": self.run_id,
             "run_folder": str(self.folder),
@@ -95,7 +95,7 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
 
 
 def runs_option(runs: Path) -> tuple[str, ...]:
-    """Return the option of a command for a folder of runs; none for the default."""
+    """Return the command option that names a folder of runs; empty for the default folder."""
     return () if runs == DEFAULT_RUNS else ("--runs", str(runs))
 
 
@@ -136,7 +136,7 @@ def _written_s(folder: Path) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """The CLV of an agent less that of the first, in bps of probability, over their common fixtures."""
+    """The CLV of an agent minus that of the first, in bps of probability, over their common fixtures."""
 
     first: str
     other: str
@@ -158,13 +158,13 @@ class Difference:
         return verdict(self.difference, self.low, self.high, fixtures=self.fixtures, wording=words, caveat="")
 
     def facts(self) -> Mapping[str, object]:
-        """Return it as JSON values."""
+        """Return the difference as JSON values."""
         figures = {"fixtures": self.fixtures, "difference_bps": self.difference, "low": self.low, "high": self.high}
         return {"agent": self.other, "beside": self.first, **figures, "verdict": self.verdict.sentence}
 
 
 def differences_from_first(runs: Sequence[ListedRun]) -> list[Difference]:
-    """Compare the agents of runs over one pack with the first, each alone."""
+    """Compare each agent of runs over one pack with the first agent."""
     for run in runs:
         if run.fault is not None:
             raise StatisticsError(f"{run.run_id} can't be compared: {run.fault}")
@@ -185,7 +185,7 @@ def differences_from_first(runs: Sequence[ListedRun]) -> list[Difference]:
 
 
 def _names(runs: Sequence[ListedRun]) -> list[str]:
-    """Name each agent, repeated ones with the beginning of the run id."""
+    """Name each agent; a repeated name gets the beginning of the run id."""
     each = [(agent, run.run_id) for run in runs for agent in run.agents]
     known = [agent for agent, _ in each]
     return [agent if known.count(agent) == 1 else f"{agent} ({run_id.removeprefix('run_')[:8]})" for agent, run_id in each]

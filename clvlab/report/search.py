@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 _LABELLED_CELLS = 60
-_DARK = "#111111"  # on cells, which have colours of their own: black would become the ink of the page
+_DARK = "#111111"  # text on coloured cells: black would be replaced by the text colour of the page
 
 
 def draw_heatmap(
     frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, x: str, y: str | None, alpha: float, ax: Any
 ) -> Any:
-    """Draw the mean over one or two parameters; white is zero, grey is no scored decision."""
+    """Draw the mean over one or two parameters; white is zero, grey is a point without a scored decision."""
     shape = tuple(len(values) for values in grid.values())
     names = list(grid)
     others = tuple(k for k, name in enumerate(names) if name not in (x, y))
@@ -93,7 +93,7 @@ MOST_DOTS = 1_500
 
 
 def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
-    """Draw the figure of each split's choice in and out of sample; of many, equally spaced splits."""
+    """Draw the figure of each split's choice in and out of sample; of many splits, equally spaced ones are drawn."""
     step = -(-found.splits // MOST_DOTS)
     splits = np.arange(0, found.splits, step)
     below = 2 * found.ranks[splits] <= 1
@@ -118,7 +118,7 @@ def draw_splits(found: Overfitting, quantity: str, ax: Any) -> Any:
 
 
 _MOST_COLUMNS, _MOST_ROWS = 12, 20
-_ALPHA = 0.05  # of sentences that do not name it
+_ALPHA = 0.05  # level of the sentences that do not name a level
 
 
 def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
@@ -265,7 +265,7 @@ class OverfittingResult(Exportable):
 
     @property
     def verdict(self) -> Verdict:
-        """The value of the choice among these points, in one sentence."""
+        """One sentence on the value of the choice among these points."""
         found = self.source
         basis = f"PBO {found.pbo:.2f} of {found.configurations} points over {found.splits:,} splits"
         if found.pbo >= _WORTHLESS:
@@ -308,7 +308,7 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Point:
-    """One point: parameters, mean CLV, and p-values of ``Family``, `None` without an interval."""
+    """One point: parameters, mean CLV, and the p-values of ``Family``, which are `None` without an interval."""
 
     params: Params
     clv: Estimate
@@ -316,7 +316,7 @@ class Point:
     p_worst: float | None
 
     def facts(self) -> Mapping[str, object]:
-        """Return it as JSON values."""
+        """Return the point as JSON values."""
         clv = self.clv
         figures = {"mean_clv_bps": clv.mean, "low": clv.low, "high": clv.high, "n": clv.n, "fixtures": clv.n_clusters}
         return {
@@ -330,7 +330,7 @@ class Point:
 
 @dataclass(frozen=True)
 class HonestSearch:
-    """The points of a grid, the number of trials with earlier ones, and warnings."""
+    """The points of a grid, the number of trials including earlier ones, and warnings."""
 
     points: tuple[Point, ...]
     trials: int

@@ -17,12 +17,12 @@ from clvlab.words import counted, market_name
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selection of decisions, all by default.
+    """A selection of decisions; by default it is all of them.
 
     Attributes
     ----------
     leagues
-        Names of the source: the first part of the source id of a fixture.
+        Leagues as the source names them: the first part of the source id of a fixture.
     markets
         Prefixes of market keys, as in a window.
     sides
@@ -106,7 +106,7 @@ def _fixtures_of(pack: Pack, leagues: tuple[str, ...]) -> list[int]:
 
 
 def as_day(name: str, value: object) -> date | None:
-    """Return a day of a date, a time or an ISO text; `None` for `None`.
+    """Return the day of a date, a time or an ISO text; `None` for `None`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures as plain SVG: horizontal places are percentages, so that the picture stretches and its text does not."""
+"""Pictures as plain SVG: horizontal positions are percentages, so the picture stretches but its text does not."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def round_steps(low: float, high: float, most: int = 4) -> list[float]:
 
 _GRID_LABEL = 0.17
 _GRID_ROW, _GRID_HEAD = 36, 34
-_STRONGEST = 0.5  # text stays readable on it, light or dark
+_STRONGEST = 0.5  # opacity of the strongest colour: light or dark text on it stays readable
 
 
 def cell_grid(
@@ -120,7 +120,7 @@ def cell_grid(
 # One mean with its interval and zero.
 
 
-_EDGE = 0.2  # room for numbers on both sides, also on a telephone
+_EDGE = 0.2  # share of the width for numbers on each side, also on a telephone
 _MIDDLE, _BAR_HEIGHT = 27, 50
 
 
@@ -160,7 +160,7 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
     return picture(f"mean {with_interval(label, low, high, digits)}", _BAR_HEIGHT, *parts)
 
 
-# Pictures in the cells of a table: intervals on one scale, and small lines.
+# Pictures in table cells: intervals on one scale, and small lines.
 
 
 _ROW_HEIGHT = 20
@@ -168,7 +168,7 @@ _ROW_EDGE = 0.03
 
 
 def scale(bounds: Sequence[float | None]) -> tuple[float, float]:
-    """Return the common scale of a forest: the least and greatest of bounds and zero.
+    """Return the common scale of a forest, from the lowest to the highest of the bounds and zero.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def scale_axis(within: tuple[float, float]) -> Html:
 
 
 def _inward(at: float, edge: float) -> str:
-    """Return the anchor of a text, which keeps it inside the picture."""
+    """Return the anchor that keeps a text inside the picture."""
     return "start" if at < edge else "end" if at > 1 - edge else "middle"
 
 
@@ -505,7 +505,7 @@ def _dates(first_ms: float, last_ms: float, y: float) -> list[str]:
 
 
 def _visible_bounds(bounds: list[float], totals: Sequence[float]) -> list[float]:
-    """Leave out bounds, while fixtures are few, that would flatten the line."""
+    """Leave out bounds that would flatten the line, as long as fixtures are few."""
     reach = 3 * max(max(totals), 0.0, -min(totals))
     last = bounds[-2:]
     return [bound for bound in bounds if abs(bound) <= reach] + last

@@ -139,7 +139,7 @@ def _rows_of(name: str, table: pl.DataFrame) -> Sequence[object]:
 
 
 def _in_words(name: str, table: pl.DataFrame) -> list[tuple[Any, ...]]:
-    """Return the rows of a breakdown, with names for keys of markets and reasons."""
+    """Return the rows of a breakdown, with names in place of market keys and reasons."""
     words = market_names(table["market"]) if name == "by_market" else REASONS if name in ("reasons", "refusals") else {}
     return [(words.get(key, key), key, *rest) for key, *rest in table.iter_rows()]
 
@@ -153,11 +153,11 @@ class TearSheet(Exportable):
     source
         The backtest.
     level
-        Of all intervals.
+        Level of all intervals.
     resamples, draws, seed
         Number of sign flips; number of moves of the decisions to other fixtures and later messages; seed of both.
     all_scored
-        Count entries at the closing message too, as the law does.
+        Whether entries at the closing message count too, as in the law.
     selection
         The selected decisions; see ``only``.
     """
@@ -179,7 +179,7 @@ class TearSheet(Exportable):
 
     @cached_property
     def _all(self) -> pl.DataFrame:
-        """The selected decisions that the law scored, also at the closing message."""
+        """The selected decisions that the law scored, including those at the closing message."""
         return breakdowns.scored_decisions(self.source).filter(self.selection.matching(self.source.pack))
 
     @cached_property
@@ -194,7 +194,7 @@ class TearSheet(Exportable):
 
     @property
     def price_ratio(self) -> Estimate:
-        """Mean of closing over entry probability, less one, in percent: the gain at a fair price."""
+        """Mean of closing probability divided by entry probability, minus one, in percent: the gain at a fair price."""
         return self.means["price_ratio"]
 
     @property
@@ -204,7 +204,7 @@ class TearSheet(Exportable):
 
     @cached_property
     def sums(self) -> dict[str, BoundedClusters]:
-        """Values by fixture, by name of the measure."""
+        """Sums of the values per fixture, by the name of the measure."""
         found = [summed(self.scored)]
         return {name: stacked(found, one)[0] for name, one in MEASURES.items()}
 
@@ -289,9 +289,9 @@ class TearSheet(Exportable):
         edge
             Assumed profit of each bet, as a share of the stake; Kelly uses the probability ``(1 + edge) / odds``.
         training
-            Fixtures whose mean edge at the close is the edge; bets are on the others, after these have closed.
+            Fixtures whose mean edge at the close is used as the edge; bets are on the others, after these have closed.
         staking
-            Rule of stakes; half Kelly, at most 5 % on a side, by default.
+            Rule of stakes; by default half Kelly, at most 5 % on a side.
         open_s
             Seconds from the close of a fixture to its result.
         ruin_below
@@ -302,7 +302,7 @@ class TearSheet(Exportable):
         Raises
         ------
         StatisticsError
-            No settled decision; Kelly without an edge, or with the edge of the fixtures bet on; a value out of range.
+            No decision is settled; Kelly stakes have no edge, or the edge of the fixtures bet on; or a value is out of range.
 
         Examples
         --------
@@ -325,8 +325,8 @@ class TearSheet(Exportable):
     def tables(self) -> dict[str, pl.DataFrame]:
         """The breakdowns by name: by_time, by_market, by_side, by_probability, by_gap, fixtures, reasons, refusals, quality.
 
-        A pack that keeps its books adds ``closes``, the decisions against every close, and ``on_offer``, the price of each book
-        at the decisions; see ``CLOSES`` and ``ON_OFFER``.
+        With a pack that keeps its books, there are also ``closes``, the decisions by every close, and ``on_offer``, the prices
+        of each book at the decisions; see ``CLOSES`` and ``ON_OFFER``.
         """
         own = breakdowns.tables(self.source, self.scored, self.level, whole=self.selection.is_whole)
         return own | dict(tables_of(self.source, self.scored, self.level))
@@ -342,7 +342,7 @@ class TearSheet(Exportable):
 
     @property
     def plot(self) -> Plots:
-        """Every picture of the sheet: ``sheet.plot.clv()``, also on axes of yours."""
+        """Every picture of the sheet, such as ``sheet.plot.clv()``; each can also be drawn on your axes."""
         return Plots(self)
 
     @cached_property
@@ -352,7 +352,7 @@ class TearSheet(Exportable):
         return pl.DataFrame(self.figures(), schema=schema, orient="row")
 
     def figures(self, *, moved: bool = True) -> list[Figure]:
-        """Return the rows of ``.frame``; those of ``moved`` decisions take longer, over the whole tape."""
+        """Return the rows of ``.frame``; ``moved`` adds decisions on lines that moved, which reads the whole tape."""
         return figures(self, moved=moved)
 
     @property
@@ -365,9 +365,9 @@ class TearSheet(Exportable):
         self, *, leagues: Iterable[str] = (), markets: Iterable[str] = (), sides: Iterable[str] = (),
         fixtures: Iterable[int] = (), since: date | str | None = None, until: date | str | None = None,
     ) -> TearSheet:  # fmt: skip
-        """Return the sheet of some decisions of the run, in place of any earlier selection.
+        """Return the sheet of some decisions of the run, which replaces any earlier selection.
 
-        The interval of a part that was chosen because it looks good is too optimistic.
+        If you choose a part because it looks good, its interval is too optimistic.
 
         Parameters
         ----------
@@ -398,7 +398,7 @@ class TearSheet(Exportable):
         (True, 'market OVERUNDER_PARTICIPANT_GOALS, side over')
         """
         chosen = Selection.of(leagues, markets, sides, fixtures, since, until)
-        chosen.matching(self.source.pack)  # refuses a wrong value now
+        chosen.matching(self.source.pack)  # refuses a wrong value immediately
         return replace(self, selection=chosen)
 
     def __repr__(self) -> str:

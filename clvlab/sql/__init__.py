@@ -1,4 +1,4 @@
-"""SQL over sealed runs: a third implementation of scoring, as one statement; and queries over a laboratory's tables."""
+"""SQL over sealed runs: another implementation of scoring, as one statement; and queries over a laboratory's tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines
 __all__ = ["PackFiles", "SecondOpinion", "Table", "query", "second_opinion"]
 
 
-# A second opinion on scores: the law as one SQL statement, run by another engine over the evidence lines.
+# A second opinion on scores: another engine runs the law, as one SQL statement, over the evidence lines.
 
 
 _STATEMENT = Path(__file__).with_name("scores.sql")
@@ -29,7 +29,7 @@ _STATEMENT = Path(__file__).with_name("scores.sql")
 
 @dataclass(frozen=True, slots=True)
 class SecondOpinion:
-    """Whether SQL gives the stored scores byte for byte, and a sentence on the comparison."""
+    """Whether SQL reproduces the stored scores byte for byte, and a sentence on the comparison."""
 
     agrees: bool
     detail: str
@@ -68,7 +68,7 @@ def _lines(events: bytes) -> pa.Array:
         raise EvidenceError("the evidence does not end with a line feed")
     check_lines(events, "events.jsonl", MAX_STARTED_BYTES)
     ends = np.flatnonzero(np.frombuffer(events, dtype=np.uint8) == ord("\n")) + 1
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])  # a line keeps its line feed, which JSON allows
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), ends])  # each line keeps its line feed, because JSON allows it
     array = pa.LargeStringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(events))
     try:
         array.validate(full=True)
@@ -77,7 +77,7 @@ def _lines(events: bytes) -> pa.Array:
     return array
 
 
-# SQL over named tables: only tables that a query names are made, and no other file can be read or written.
+# SQL over named tables: a table is made only if a query names it, and no other file can be read or written.
 
 
 class PackTables(dict[str, Path]):
@@ -100,7 +100,7 @@ def query(statement: str, tables: Mapping[str, Callable[[], Table]]) -> pl.DataF
     Raises
     ------
     QueryError
-        The statement is not one SELECT, or can't be answered; then the message is DuckDB's.
+        The statement is not one SELECT, or DuckDB can't answer it; then the message is DuckDB's.
     """
     named = {word.lower() for word in re.findall(r"\w+", statement)}
     with duckdb.connect() as connection:

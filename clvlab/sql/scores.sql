@@ -1,5 +1,5 @@
 -- The law clv-law/1 as one statement: from the lines of events.jsonl to the rows of scores.jsonl.
--- ``lines`` is a table of one column ``line``. Integers only; a condition that is null does not hold.
+-- ``lines`` is a table with one column, ``line``. All arithmetic is in integers; a condition of null does not hold.
 WITH events AS (
     SELECT line ->> '$.kind' AS kind, (line ->> '$.seq')::BIGINT AS seq, line -> '$.payload' AS payload FROM lines
 ),
@@ -25,8 +25,9 @@ closes AS (
     }'))
     FROM events WHERE kind = 'MARKET_CLOSE'
 ),
--- What a close says of all sides, and of each: one list beside every decision would be as long as both together. Evidence has one
--- close of a market; of lines that are none, as many as decisions must not be joined to each of them.
+-- Each close is split into a row for the market and a row for each side, because joining the list of sides to every decision
+-- would take much memory. Valid evidence has one close for a market. Invalid lines may repeat a close, so repeats are dropped:
+-- otherwise each decision would be joined to all of them.
 ends AS (
     SELECT DISTINCT ON (fixture_id, market_key)
         fixture_id, market_key, end_seq, close_ts_ms, close_kind,

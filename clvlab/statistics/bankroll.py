@@ -1,8 +1,8 @@
 """Growth of a bankroll: paths over fixtures, in which bets that are open at once share the bankroll.
 
-Fixtures are resampled: each place of the calendar gets the bets of a fixture drawn at random, placed as long before the close
-as they were. So bets of a fixture stay together, and as much is open at once as the calendar had. The bands show the luck of
-fixtures; they ignore an edge that changes. A bankroll is not a score, and does not rank.
+Fixtures are resampled: each date of the calendar gets the bets of a fixture drawn at random, and each bet keeps its time to the
+close. So the bets of a fixture stay together, and the number of open bets follows the calendar. The bands show the luck of
+fixtures; they ignore an edge that changes. A bankroll is not a score and ranks no agent.
 
 References
 ----------
@@ -37,21 +37,21 @@ class Bankroll:
     Attributes
     ----------
     path
-        Bankroll after each fixture with a stake, in order of time; the start is first.
+        Bankroll at the start, and after each fixture with a stake, in order of time.
     fan
-        Quantiles (rows, see ``QUANTILES``) of the resampled paths after as many fixtures (columns).
+        Quantiles (rows, see ``QUANTILES``) of the resampled paths after each number of fixtures (columns).
     growth
-        Log growth per fixture, in order of time, with Student's interval over fixtures; ``None`` where all was lost.
+        Mean log growth per fixture, with Student's interval over fixtures; ``None`` if the whole bankroll was lost.
     ruin, ruin_below
-        Share of the paths, 0..1, that ever fall below this share of the start.
+        Share of the paths, 0..1, that ever fall below ``ruin_below``, a share of the start.
     drawdowns
         Quantiles, see ``QUANTILES``, of the largest fall of a path from its peak, as shares of that peak.
     turnover
-        Sum of all stakes, in bankrolls of the start.
+        Sum of all stakes, divided by the bankroll at the start.
     cut
-        Bets that got less than they asked for, because too much was open.
+        Number of bets whose stake was reduced, because too much was open.
     n, paths
-        Bets that asked for a stake, and resampled paths.
+        Number of bets with a stake, and of resampled paths.
     """
 
     path: Floats = field(repr=False)
@@ -70,7 +70,7 @@ class Bankroll:
 class _Season:
     """Fixtures in order of their close, and their bets.
 
-    ``first`` and ``count`` place the bets of each fixture; ``before_ms`` is from a bet to the close.
+    ``first`` and ``count`` locate the bets of each fixture; ``before_ms`` is the time from a bet to the close.
     """
 
     close_ms: Ints
@@ -93,11 +93,11 @@ def bankroll(
         ``fixture_id``; ``close_ts_ms`` of the fixture; ``to_close_s`` from bet to close; ``share`` that is staked; ``profit``
         per unit of stake, -1 or more. Fixtures without a stake are left out, unless all are.
     growing
-        Whether a share is of the bankroll when the bet is made, open stakes at cost; otherwise of the start.
+        Whether ``share`` refers to the bankroll when the bet is made, with open stakes at cost, or to the one at the start.
     exposure
-        Largest share of the bankroll staked at once; the rest is not staked.
+        Largest share of the bankroll staked at once; stakes beyond it are cut.
     open_s
-        Seconds from the close of a fixture to its result, at least 1: its bets are settled together then.
+        Seconds from the close of a fixture to its result, at least 1; all its bets are settled then.
     ruin_below
         Share of the start below which a bankroll is ruined.
     paths, seed
@@ -183,9 +183,9 @@ def _season(bets: pl.DataFrame) -> _Season:
 
 
 def _follow(season: _Season, drawn: Ints, *, growing: bool, exposure: float, open_s: int) -> tuple[Floats, float, int]:
-    """Return each path's (row) bankroll after each place of the calendar, and the stakes and cut bets of the first."""
+    """Return the bankroll of each path (row) after each date of the calendar, and the stakes and cut bets of the first path."""
     paths, places = drawn.shape
-    # 1. events of all paths, in order of path and time: each bet, and after the last of its place the settlement
+    # 1. events of all paths, in order of path and time: the bets of each place, then their settlement
     size = season.count[drawn.ravel()] + 1
     owner = np.repeat(np.arange(drawn.size), size)  # path * places + place
     number = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
@@ -194,10 +194,10 @@ def _follow(season: _Season, drawn: Ints, *, growing: bool, exposure: float, ope
     close_ms = season.close_ms[owner % places]
     time_ms = np.where(settles, close_ms + open_s * 1000, close_ms - season.before_ms[bet])
     span = int(time_ms.max() - time_ms.min()) + 1
-    key = (owner // places * span + time_ms - time_ms.min()) * 2 + ~settles  # at one time results come first
+    key = (owner // places * span + time_ms - time_ms.min()) * 2 + ~settles  # at equal times, results come first
     order = np.argsort(key, kind="stable")
     owner, bet, settles = owner[order], bet[order], settles[order]
-    # 2. laid out with a row for the n-th event of every path (column); where a path has no more, a bet of nothing
+    # 2. one row for the n-th event of every path (column); a path with fewer events gets bets of zero
     length = np.bincount(owner // places, minlength=paths)
     row, column = np.arange(owner.size) - np.repeat(np.cumsum(length) - length, length), owner // places
     shape = (int(length.max()), paths)

@@ -5,8 +5,8 @@ References
 Wilson (1927), "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22. Dean and Pagano (2015),
 "Evaluating Confidence Interval Methods for Binomial Proportions in Clustered Surveys", Journal of Survey Statistics and
 Methodology 3(4): Wilson's interval on the effective sample size. Korn and Graubard (1998), "Confidence Intervals for
-Proportions with Small Expected Number of Positive Counts Estimated from Survey Data", Survey Methodology 24(2): that size by
-the degrees of freedom. Woodruff (1952), "Confidence Intervals for Medians and Other Position Measures", JASA 47.
+Proportions with Small Expected Number of Positive Counts Estimated from Survey Data", Survey Methodology 24(2): its correction
+by degrees of freedom. Woodruff (1952), "Confidence Intervals for Medians and Other Position Measures", JASA 47.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clvlab.statistics.means import two_sided_quantile
 
 @dataclass(frozen=True, slots=True)
 class BeatRate:
-    """Decisions above, at and below the close, and the share above among those that moved.
+    """Numbers of decisions that beat, tied with and lost to the close, and the share that beat it, without ties.
 
     Attributes
     ----------
@@ -34,10 +34,10 @@ class BeatRate:
     rate
         ``beat / (beat + lost)``, 0..1; ``None`` if no price moved.
     low, high
-        Wilson's interval on the effective sample size, with Student's quantile; ``None`` with fewer than ``MIN_CLUSTERS``
-        fixtures that moved.
+        Wilson's interval on the effective sample size, with Student's quantile; ``None`` if prices moved in fewer than
+        ``MIN_CLUSTERS`` fixtures.
     effective_n
-        Number of independent decisions with the same information; the number of fixtures where all went one way.
+        Number of independent decisions with the same information; the number of fixtures if all decisions went one way.
     """
 
     beat: int
@@ -66,7 +66,7 @@ def wilson_interval(rate: float, n: float, level: float = 0.95) -> tuple[float, 
     rate
         Share, 0..1.
     n
-        Sample size, which may be an effective one and so not an integer; above 0.
+        Sample size above 0; an effective sample size need not be an integer.
     level
         Level of the interval.
 
@@ -82,14 +82,14 @@ def wilson_interval(rate: float, n: float, level: float = 0.95) -> tuple[float, 
 
 
 def beat_close_rate(clv_bps: pl.Series, fixtures: pl.Series, level: float = 0.95) -> BeatRate:
-    """Return the share of decisions that beat the close among those whose market moved; ties are counted apart.
+    """Return the share of decisions that beat the close, among those whose price moved; ties are counted separately.
 
     Parameters
     ----------
     clv_bps
         CLV of scored decisions, in bps of probability; nulls are left out.
     fixtures
-        Fixture of each decision; the effective sample size is clustered by it, never above the count.
+        Fixture of each decision; the effective sample size is clustered by fixture, and at most the number of decisions.
     level
         Level of the interval.
 
@@ -116,7 +116,7 @@ def beat_close_rate(clv_bps: pl.Series, fixtures: pl.Series, level: float = 0.95
 
 
 def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) -> Median:
-    """Return the median and Woodruff's interval: the clustered error of the share below it, read back as quantiles.
+    """Return the median and Woodruff's interval: the clustered error of the share below the median, turned into quantiles.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     median = values.median()
     if not isinstance(median, int | float):
         return Median(None, None, None)
-    # a value at the median counts half below it, so a median that many values share is valid
+    # a value at the median counts as half below it, which also covers a median that many values share
     below = pl.select((values < median).cast(pl.Float64) + 0.5 * (values == median).cast(pl.Float64)).to_series()
     sums, rows, _ = sum_by_cluster(below, clusters)
     if rows.len() < MIN_CLUSTERS:
@@ -143,7 +143,7 @@ def cluster_median(values: pl.Series, clusters: pl.Series, level: float = 0.95) 
     found = cluster_errors(sums)
     reach = float(two_sided_quantile(found.degrees, level)[0] * found.errors[0])
     low, high = _quantile(values, 0.5 - reach, "nearest"), _quantile(values, 0.5 + reach, "nearest")
-    # a median between two values is not a value: the nearest may be on its other side
+    # a median between two values is not itself a value, so the nearest value may be on its other side
     if low > median:
         low = _quantile(values, 0.5 - reach, "lower")
     if high < median:
@@ -176,12 +176,12 @@ class Difference:
     difference
         First minus second; ``None`` where either has no value.
     standard_error, t
-        Clustered and paired: a fixture that is good for both adds no error. ``None`` with fewer than two fixtures of either,
-        ``t`` also where the error is zero.
+        Clustered and paired: a fixture that is equally good for both adds no error. ``None`` if either has fewer than two
+        fixtures; ``t`` is also ``None`` if the error is zero.
     low, high
         Student's interval; ``None`` with fewer than ``MIN_CLUSTERS`` fixtures.
     n_clusters
-        Fixtures in which either has a value.
+        Number of fixtures in which at least one of them has a value.
     """
 
     difference: float | None

@@ -1,4 +1,4 @@
-"""Values by date: the sum so far, the rolling mean, each with its interval, and the fall from the last peak."""
+"""Values by date: the sum so far and the rolling mean, each with its interval, and the fall from the last peak."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clvlab.law.schema import Schema
 from clvlab.statistics.clusters import Clusters
 from clvlab.statistics.means import estimates
 
-# One row per date that is looked at, ascending: what had been counted by then. ``low`` and ``high`` bound ``total``.
+# One row per date, ascending, with the totals up to it. ``low`` and ``high`` bound ``total``.
 CUMULATIVE: Schema = {
     "time_ms": pl.Int64,
     "fixtures": pl.Int64,
@@ -24,10 +24,10 @@ _MOST_CELLS = 4_000_000
 
 
 def cumulative(values: pl.Series, clusters: pl.Series, times_ms: pl.Series, *, level: float = 0.95) -> pl.DataFrame:
-    """Return ``CUMULATIVE``: sums of values by the time that their clusters end, thinned to what a picture can show.
+    """Return ``CUMULATIVE``: sums of values by the time that their clusters end, thinned to the resolution of a picture.
 
-    The bounds are those of the mean over the clusters so far, times their values, so the band's end and the interval of the
-    mean agree about zero.
+    The bounds are those of the mean over the clusters so far, times the number of values. So the end of the band holds zero
+    exactly if the interval of the mean does.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def cumulative(values: pl.Series, clusters: pl.Series, times_ms: pl.Series, *, l
 
 
 def rolling(values: pl.Series, clusters: pl.Series, times_ms: pl.Series, width: int, *, level: float = 0.95) -> pl.DataFrame:
-    """Return (time_ms, mean, low, high) over the last ``width`` clusters, ascending; empty with no more than ``width``.
+    """Return (time_ms, mean, low, high) over the last ``width`` clusters, ascending; empty with ``width`` clusters or fewer.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def rolling(values: pl.Series, clusters: pl.Series, times_ms: pl.Series, width: 
 
 
 def falls(values: pl.Series, clusters: pl.Series, times_ms: pl.Series) -> pl.DataFrame:
-    """Return (time_ms, fall) of the sum below its last peak, from 0 on; a point stands for the deepest of its dates.
+    """Return (time_ms, fall) of the sum, which starts at 0, below its last peak; a thinned row has the deepest fall.
 
     Examples
     --------

@@ -30,7 +30,7 @@ class Calibration:
     reliability
         Distance between the confidence of a bin and the share that came true; 0 is best.
     resolution
-        Distance of the bins' shares from the overall share; more is better.
+        Distance of the bins' shares from the overall share; a larger one is better.
     uncertainty
         ``share * (1 - share)``: the score of always stating the overall share.
     frame
@@ -47,7 +47,7 @@ class Calibration:
 
 
 def calibration(confidence: pl.Series, clv_bps: pl.Series, fixtures: pl.Series, *, bins: int = 10) -> Calibration | None:
-    """Compare confidences with how often the close was beaten; ``None`` where no scored decision has one.
+    """Compare confidences with how often the close was beaten; ``None`` if no scored decision has a confidence.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def calibration(confidence: pl.Series, clv_bps: pl.Series, fixtures: pl.Series, 
 
 
 def calibrate(stated: pl.Series, happened: pl.Series, fixtures: pl.Series, *, bins: int = 10) -> Calibration | None:
-    """Compare stated probabilities with outcomes; ``None`` where there is no pair of them.
+    """Compare stated probabilities with outcomes; ``None`` without a pair of them.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def calibrate(stated: pl.Series, happened: pl.Series, fixtures: pl.Series, *, bi
     happened
         Outcomes, 0 or 1; nulls are left out.
     fixtures
-        Fixture of each.
+        Fixture of each probability.
     bins
         Number of equal parts of 0..1.
 

@@ -19,9 +19,9 @@ import polars as pl
 
 Floats = npt.NDArray[np.float64]
 
-MIN_CLUSTERS = 5  # with fewer there is no interval: the variance between clusters is too uncertain
+MIN_CLUSTERS = 5  # an interval needs this many: with fewer, the variance between clusters is too uncertain
 RESAMPLES = 5_000
-ROUNDING = 1e-12  # relative: a smaller remainder is floating-point zero
+ROUNDING = 1e-12  # relative: a smaller remainder counts as zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Clusters:
 
 @dataclass(frozen=True, slots=True)
 class BoundedClusters(Clusters):
-    """Clusters of bets with two more sums: if every price had closed at 0, and at 1 (``lowest`` and ``highest``)."""
+    """Clusters of bets with two more sums: ``lowest`` if every price had closed at 0, ``highest`` if at 1."""
 
     lowest: Floats
     highest: Floats
@@ -47,17 +47,17 @@ class BoundedClusters(Clusters):
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Mean of each column, and its error; nan where a column has no value.
+    """Mean of each column, and its error; nan for a column without values.
 
     Attributes
     ----------
     means
-        Sum over count.
+        Sum divided by count.
     errors
         Cluster-robust standard errors (CR2); nan with fewer than two clusters.
     degrees
-        Degrees of freedom of the errors (Bell and McCaffrey): the number of clusters less one if they are of equal size, and
-        fewer the more values a few clusters hold.
+        Degrees of freedom of the errors (Bell and McCaffrey): the number of clusters minus one if all have equal size, and
+        fewer if a few clusters hold most values.
     residuals
         Contribution of each cluster (row) to the error of the mean, per column; their squares add up to the squared error.
     """
@@ -80,12 +80,12 @@ def sum_by_cluster(
     clusters
         Cluster of each value, usually ``fixture_id``.
     groups
-        Column of each value; one column without.
+        Column of each value; without groups there is one column.
 
     Returns
     -------
     tuple
-        The sums, the names of their rows and of their columns, both sorted.
+        The sums, the names of their rows, and the names of their columns; names are sorted.
     """
     frame = pl.DataFrame({"value": values.cast(pl.Float64), "cluster": clusters})
     frame = frame.with_columns(group=pl.lit(0) if groups is None else groups).drop_nulls("value")
@@ -109,7 +109,7 @@ def cluster_errors(clusters: Clusters) -> Errors:
 
     With ``S`` the sum and ``n`` the count of a cluster, ``N`` the sum of ``n`` and ``m`` the mean, the error is the root of
     ``sum((S - m n)^2 / (1 - n / N)) / N^2``, with ``N^2 / (sum(n^2) + sum(u)^2 - sum(u^2))`` degrees of freedom, where
-    ``u = n^2 / (N - n)``: CR2 and its degrees of freedom for a mean, if decisions had independent errors.
+    ``u = n^2 / (N - n)``. These are CR2 for a mean, and its degrees of freedom under independent errors of decisions.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def cluster_errors(clusters: Clusters) -> Errors:
     with np.errstate(divide="ignore", invalid="ignore"):
         means = sums.sum(0) / total
         residuals = (sums - means * counts) / np.sqrt(1 - counts / total) / total
-        # one cluster leaves only rounding errors, which would be divided by 0
+        # with one cluster only rounding errors remain, and they would be divided by 0
         residuals = np.where((counts > 0).sum(0) >= 2, residuals, np.nan)
         errors = np.where((counts > 0).sum(0) >= 2, np.sqrt((residuals**2).sum(0)), np.nan)
         shared = counts**2 / (total - counts)
@@ -133,17 +133,17 @@ def cluster_errors(clusters: Clusters) -> Errors:
 
 
 def effective_clusters(counts: Floats) -> Floats:
-    """Return for each column of counts the number of equal clusters that would be spread as evenly; nan without any."""
+    """Return, for each column of counts, the effective number of clusters (Kish); nan without any."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(counts.sum(0) ** 2 / (counts**2).sum(0))
 
 
 def mean_skewness(clusters: BoundedClusters) -> Floats:
-    """Return the signed skewness of the mean of each column; nan where there is no variation.
+    """Return the signed skewness of the mean of each column; nan without variation.
 
-    It is the larger of two: of what fixtures add to the mean, and of what they would add if every price closed at 0 or 1. The
-    second knows of losses that the sample did not show: where favourites are backed it is below zero, whatever happened. Both
-    are of the mean, not of values: with more fixtures of one kind they fall with the root of their number.
+    It is the larger of two: the skewness of the fixtures' contributions to the mean, and their skewness if every price closed
+    at 0 or 1. The second includes losses that the sample did not show: for backed favourites it is below zero, whatever
+    happened. Both are skewnesses of the mean, not of values: they shrink with the root of the number of fixtures.
 
     Examples
     --------
@@ -160,17 +160,17 @@ def mean_skewness(clusters: BoundedClusters) -> Floats:
 
 
 def sum_skewness(seconds: Floats, thirds: Floats) -> Floats:
-    """Return the skewness of each column's sum, from second and third central moments of its terms; nan without any."""
+    """Return the skewness of each column's sum, from the second and third central moments of its terms; nan without terms."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(thirds.sum(0) / seconds.sum(0) ** 1.5)
 
 
-# Spread of values over clusters: the number of equal clusters with as much information, and the share of the largest.
+# Spread of values over clusters: the effective number of clusters, and the share of the largest.
 #
 # References
 # ----------
 # Kish (1965), "Survey Sampling", chapter 11.7: ``(sum of weights)^2 / (sum of squared weights)`` is the effective sample size
-# under unequal weights; here the weight of a cluster is its size. It is the inverse of Herfindahl's index.
+# under unequal weights; here the weight of a cluster is its size. This number is the inverse of Herfindahl's index.
 
 
 TOP = 5
@@ -183,7 +183,8 @@ class Concentration:
     Attributes
     ----------
     effective_clusters
-        Number of equal clusters that are spread as evenly: from 1, where one cluster holds nearly all, to all clusters.
+        Effective number of clusters: from 1, if one cluster holds nearly all values, to the number of clusters, if they are
+        equal.
     largest_share, top_share
         Share of the values, 0..1, in the largest cluster and in the ``TOP`` largest.
     """
@@ -194,7 +195,7 @@ class Concentration:
 
 
 def concentration(clusters: pl.Series) -> Concentration:
-    """Return how evenly values are spread over their clusters; all ``None`` without values.
+    """Return how evenly values are spread over their clusters; every figure is ``None`` without values.
 
     Parameters
     ----------

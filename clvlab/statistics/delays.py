@@ -1,9 +1,9 @@
 """The value of acting now: the CLV that the same positions would have had at a random later price update.
 
-Each decision is moved to a later message of its own series in the same bin of time to close, all those of a fixture by the same
-share of what is left, so that decisions that came together stay together. The difference is the cost of waiting. It is not a
-test of skill: where all favourites shorten, backing them early gains without any knowledge. Its p-value is rough: a decision is
-the earliest of the entries it is compared with, and on martingales it rejects .10 at .05.
+Each decision is moved to a later message of its own series, in the same bin of time to close. All decisions of a fixture move
+by the same share of the messages left, so decisions made together stay together. The difference is the cost of waiting. It is
+no test of skill: where all favourites shorten, backing them early gains without any knowledge. Its p-value is rough, because
+each decision is the earliest of the entries it is compared with: on martingales the test at .05 rejects .10.
 
 References
 ----------
@@ -25,7 +25,7 @@ from clvlab.statistics.permutation import PermutationResult
 
 Ints = npt.NDArray[np.int64]
 
-# Edges of the time-to-close bins in seconds; the last bin has no end.
+# Edges of the time-to-close bins in seconds; the last bin has no upper edge.
 EDGES_S = (0, 300, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 345_600)
 
 
@@ -36,7 +36,7 @@ class Delay(PermutationResult):
     Attributes
     ----------
     free
-        Decisions with a later message in their bin; the others can't be moved.
+        Number of decisions with a later message in their bin; the others can't be moved.
     """
 
     free: int
@@ -44,7 +44,7 @@ class Delay(PermutationResult):
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Per decision: the start of its cell's entries among all, their number, its own, and its fixture."""
+    """Per decision: the first entry of its cell, the number of these entries, its own entry, and its fixture."""
 
     first: Ints
     width: Ints
@@ -56,18 +56,18 @@ class _Cells:
 def delay(
     tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, *, horizon_s: int = 60, draws: int = 200, seed: int = 0
 ) -> Delay | None:
-    """Score the decisions as if each had been made at a random later message; ``None`` without a scored decision.
+    """Score the decisions as if each was made at a random later message; ``None`` without a scored decision.
 
     Parameters
     ----------
     tape
-        Ticks that the decisions were made on.
+        Ticks of the decisions.
     scored
         Scored decisions: ``fixture_id, tick_seq, market_key, side, close_prob_bps``.
     ends
-        ``end_seq`` and ``close_ts_ms`` of each of their fixtures, as in ``FIXTURE_CLOSES``.
+        ``end_seq`` and ``close_ts_ms`` of each fixture, as in ``FIXTURE_CLOSES``.
     horizon_s
-        Seconds before the close in which nothing is scored and nothing is moved.
+        Seconds before the close in which decisions are neither scored nor moved.
     draws
         Number of times that all decisions are moved.
     seed
@@ -76,7 +76,7 @@ def delay(
     Returns
     -------
     Delay or None
-        An entry is a priced message of the series inside the window. Bins are by its time to close, with edges ``EDGES_S``.
+        A possible entry is a priced message of the series inside the window. Bins of its time to close have edges ``EDGES_S``.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def delay(
     closes, n = int(scored["close_prob_bps"].sum()), scored.height
     n_fixtures = int(cells.fixture.max()) + 1
     rng = np.random.default_rng(seed)
-    # in 32 bits: half the memory to walk through
+    # 32 bits halve the memory that is read
     start, width = cells.own.astype(np.int32), (cells.first + cells.width - cells.own).astype(np.int32)
     means = np.empty(draws)
     for draw in range(draws):
@@ -103,7 +103,7 @@ def delay(
 
 def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int) -> _Cells:
     numbered = tape.series.with_row_index("series").select("series", "fixture_id", "market_key", "side")
-    # in order of the tape, so that searches and draws walk through memory in order
+    # in order of the tape, so that searches and draws read memory sequentially
     wanted = (
         scored.join(numbered, on=["fixture_id", "market_key", "side"], how="left")
         .join(ends, on="fixture_id", how="left")
@@ -117,10 +117,10 @@ def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int)
     ticks, ts_ms = entries["tick_seq"].to_numpy(), entries["ts_ms"].to_numpy()
     starts = np.searchsorted(entries["series"].to_numpy(), np.arange(numbered.height + 1, dtype=np.uint32))
     begin, stop = starts[of_decision], starts[of_decision + 1]
-    # 2. the entry that each decision took: the last one of its series at or before it; and the end of its window
+    # 2. the entry of each decision, which is the last one of its series up to then, and the end of its window
     own = _first_from(ticks, begin, stop, tick_seq + 1) - 1
     window_end = _first_from(ticks, begin, stop, end_seq)
-    # 3. its cell: entries of that series in the same bin of time to close, up to window and horizon, which lie side by side
+    # 3. its cell: the adjacent entries of that series in the same bin of time to close, up to window and horizon
     edges_ms = np.array(EDGES_S, dtype=np.int64) * 1000
     number = np.searchsorted(edges_ms, close - ts_ms[own], side="right") - 1
     earliest = close - np.append(edges_ms[1:], 0)[number] + 1
@@ -132,7 +132,7 @@ def _cells(tape: Tape, scored: pl.DataFrame, ends: pl.DataFrame, horizon_s: int)
 
 
 def _first_from(values: npt.NDArray[Any], begin: Ints, stop: Ints, wanted: Ints) -> Ints:
-    """Return for each range of ascending values the place of the first that is at least ``wanted``, or its end."""
+    """Return, for each range of ascending values, the place of the first value of at least ``wanted``, or the range's end."""
     low, high = begin.astype(np.int64), stop.astype(np.int64)
     while (open_ := low < high).any():
         middle = (low + high) // 2

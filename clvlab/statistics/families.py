@@ -1,22 +1,21 @@
 """Correction for many tries: the best of many agents looks good by chance alone.
 
-Backing favourites wins a little often and loses much rarely, and a sample without the rare loss knows nothing of it. So one
-unseen fixture is added, as large as the largest: it gains nothing, and where the prices taken could lose far more than they
-could win, or almost none of those seen lost, it loses a share of the price. Fixtures are weighted at random, with the same
-weights for all agents, so that agents that resemble each other cost less than independent ones; the spread of the means over
-the weights is the reach of chance.
+A bettor on favourites often wins a little and rarely loses much, and a sample without the rare loss does not show it. So one
+unseen fixture is added, as large as the largest. It gains nothing. It loses a share of the price if the prices taken could lose
+far more than they could win, or if almost no fixture in the sample lost. Fixtures get random weights, the same for all agents,
+so similar agents cost less than independent ones. The spread of the means over the weights measures chance.
 
-Each mean has its own degrees of freedom: five fixtures reach a t of 5 more easily than two hundred. So each t is put on one
-scale, that of the normal distribution, before the highest of all is taken.
+Each mean has its own degrees of freedom: five fixtures reach a t of 5 more easily than two hundred. So each t is put on the
+scale of the normal distribution before the highest of all is taken.
 
 References
 ----------
 Gaffke (2005), "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable",
-Mathematical Methods of Statistics 14(4): random weights with one value more, at the bound, as ``p_worst`` has it.
+Mathematical Methods of Statistics 14(4): random weights with one more value, at the bound, as in ``p_worst``.
 Rubin (1981), "The Bayesian Bootstrap", Annals of Statistics 9(1): the weights. Romano and Wolf (2005), "Stepwise Multiple
 Testing as Formalized Data Snooping", Econometrica 73(4): the step-down maximum. Beran (1988), "Prepivoting Test Statistics",
 JASA 83: one scale. Bailey and Lopez de Prado (2014), "The Deflated Sharpe Ratio", Journal of Portfolio Management 40(5): the
-question; their answer takes the trials' own spread for that of chance, which bad trials widen.
+question; their answer estimates chance by the spread of the trials, which bad trials widen.
 """
 
 from __future__ import annotations
@@ -30,30 +29,30 @@ import numpy.typing as npt
 from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, BoundedClusters, Floats, cluster_errors, sum_skewness
 from clvlab.statistics.means import highest_normals, log_below, normal_score
 
-UNSEEN_LOSS = 0.35  # of the price, in the unseen fixture
-_SKEWED = -0.05  # skewness of a mean, by the prices that can lose more than win: below it, the unseen fixture loses
-_SELDOM = 0.1  # share of the fixtures that moved: where fewer lost, the unseen fixture loses
-_CELLS = 200_000  # drawn at once, to fit the cache
+UNSEEN_LOSS = 0.35  # share of the price that the unseen fixture loses
+_SKEWED = -0.05  # skewness of a mean over prices that can lose more than win: below this, the unseen fixture loses
+_SELDOM = 0.1  # share of the fixtures that moved: if fewer lost, the unseen fixture loses
+_CELLS = 200_000  # number of weights drawn at once, to fit the cache
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Each of many means, corrected for all of them.
+    """Scores and p-values of many means, corrected for their number.
 
     Attributes
     ----------
     scores
-        t of each column with the unseen fixture, on the normal scale: 1.64 is as rare by chance, one-sided, as one in twenty.
-        nan with fewer than ``MIN_CLUSTERS`` clusters or no error.
+        t of each column with the unseen fixture, on the normal scale: chance alone exceeds 1.64 in one case of twenty,
+        one-sided. It is nan with fewer than ``MIN_CLUSTERS`` clusters, or without an error.
     p_values
-        One-sided chance that any mean at or below zero comes out as high, if the unseen fixture loses at most ``UNSEEN_LOSS``
-        of its price; nan as above.
+        One-sided chance that any mean at or below zero scores as high, if the unseen fixture loses at most ``UNSEEN_LOSS`` of
+        its price; nan as above.
     p_worst
-        The same if it may lose the whole price: no assumption about news, and little power.
+        The same chance if the unseen fixture may lose its whole price: it assumes nothing about news, and has little power.
     expected_max
-        Mean of the highest score that chance gives over all trials; nan where no column is judged.
+        Mean of the highest score by chance over all trials; nan if no column is judged.
     trials
-        Number of trials that count: columns, and earlier ones.
+        Number of trials: the columns, and the earlier ones.
     """
 
     scores: Floats = field(repr=False)
@@ -71,7 +70,7 @@ def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = R
     clusters
         One column per agent, one row per fixture.
     earlier
-        Number of earlier trials without data: each counts as independent of all others (Sidak).
+        Number of earlier trials without data; each counts as independent of all others (Sidak).
     resamples, seed
         Number of draws, and their seed.
 
@@ -97,9 +96,10 @@ def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = R
 
 
 def _skewness_of_losers(clusters: BoundedClusters) -> Floats:
-    """Return the skewness of a sum over the clusters that can lose more than win, if prices closed at 0 or 1.
+    """Return the skewness, if prices closed at 0 or 1, of the sum over the clusters that can lose more than win.
 
-    It ignores outcomes, as a sample without a loss would choose itself; other clusters could hide the skewed ones.
+    Outcomes are ignored, because a sample without a loss would pass. Other clusters are left out, because they could hide the
+    skewed ones.
     """
     balance = np.minimum(clusters.highest + clusters.lowest, 0)
     variances = -clusters.lowest * clusters.highest * (balance < 0)
@@ -107,7 +107,7 @@ def _skewness_of_losers(clusters: BoundedClusters) -> Floats:
 
 
 def _seldom_lost(clusters: BoundedClusters) -> npt.NDArray[np.bool_]:
-    """Return where almost none of the clusters that moved lost, which can only make the test more careful."""
+    """Return whether almost no cluster that moved lost, per column; this can only make the test more careful."""
     return np.asarray((clusters.sums < 0).sum(0) < _SELDOM * (clusters.sums != 0).sum(0))
 
 
@@ -127,7 +127,7 @@ def _judged(
     as_high, highest = np.zeros(scores.shape), []
     for drawn in means():
         for row, order in enumerate(orders):
-            # step-down: each score against the highest of its own and all lower ones; never below the p-value of a higher one
+            # step-down: each score is compared with the highest draw of its own and all lower columns; p-values never fall
             chance = ((centre[row] - drawn[row]) / spread[row])[:, order]
             over = np.maximum.accumulate(chance[:, ::-1], axis=1)[:, ::-1]
             as_high[row, order] += (over >= scores[row, order]).sum(0)
@@ -136,7 +136,7 @@ def _judged(
     p_values = np.empty_like(scores)
     for row, order in enumerate(orders):
         among = np.maximum.accumulate((1 + as_high[row, order]) / (1 + resamples))
-        # probability that neither these nor any independent trial comes out as high
+        # probability that neither these nor any independent trial scores as high
         p_values[row, order] = -np.expm1(np.log1p(-np.minimum(among, 1 - 1e-16)) + earlier * log_below(scores[row, order]))
     return scores, p_values, np.concatenate(highest)
 

@@ -22,12 +22,12 @@ from clvlab.statistics.clusters import (
     sum_by_cluster,
 )
 
-# Student's and the normal distribution from scipy, which is loaded at the first estimate, as it takes longer than most
-# commands.
+# Student's and the normal distribution come from scipy. It is loaded at the first estimate, because loading takes longer than
+# most commands.
 
 
 def two_sided_quantile(degrees: Floats, level: float) -> Floats:
-    """Return the number of standard errors on each side that hold ``level``, 0..1."""
+    """Return how many standard errors on each side of the mean cover ``level``, 0..1."""
     from scipy.special import stdtrit
 
     return np.asarray(stdtrit(degrees, (1 + level) / 2), dtype=np.float64)
@@ -40,10 +40,10 @@ def upper_tail(degrees: Floats, t: Floats) -> Floats:
 
 
 def normal_score(degrees: Floats, t: Floats) -> Floats:
-    """Return the normal quantile that is as rare as each t."""
+    """Return the normal quantile with the same tail probability as each t."""
     from scipy.special import ndtri
 
-    # the small tail keeps its digits; below the smallest float all are equally rare
+    # the small tail keeps its digits; tails below the smallest float count as equal
     tail = np.maximum(upper_tail(degrees, np.abs(t)), np.finfo(np.float64).tiny)
     return np.asarray(np.copysign(ndtri(tail), t), dtype=np.float64)
 
@@ -70,17 +70,17 @@ class Estimate:
     mean
         ``None`` without values.
     standard_error, degrees_of_freedom, t
-        Cluster-robust; ``None`` with fewer than two clusters, ``t`` also where the error is zero.
+        Cluster-robust; ``None`` with fewer than two clusters. ``t`` is also ``None`` if the error is zero.
     low, high
         Student's interval; ``None`` with fewer than ``MIN_CLUSTERS`` clusters.
     p_value
-        One-sided probability of a ``t`` as high by chance; ``None`` where there is no interval or no error.
+        One-sided probability of a ``t`` as high by chance; ``None`` without an interval or an error.
     n, n_clusters
-        Values and clusters.
+        Number of values and of clusters.
     effective_clusters
-        Number of equal clusters that would be spread as evenly: ``sum(n)^2 / sum(n^2)``.
+        Effective number of clusters: ``sum(n)^2 / sum(n^2)``.
     design_effect
-        Variance of the mean over its variance if values were independent; ``None`` where all are equal.
+        Variance of the mean divided by its variance under independent values; ``None`` if all values are equal.
     effective_n
         ``n / design_effect``: number of independent values with as much information.
     """
@@ -167,7 +167,7 @@ def cluster_mean(values: pl.Series, clusters: pl.Series, *, level: float = 0.95)
 
 
 def group_means(values: pl.Series, clusters: pl.Series, groups: pl.Series, *, level: float = 0.95) -> pl.DataFrame:
-    """Return (group, n, n_clusters, mean, low, high, t) per group, sorted; a null group is a group. See ``Estimate``.
+    """Return (group, n, n_clusters, mean, low, high, t) per group, sorted; null is a group of its own. See ``Estimate``.
 
     Examples
     --------

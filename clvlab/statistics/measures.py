@@ -16,9 +16,9 @@ from clvlab.statistics import BoundedClusters
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number for each scored decision, an expression over ``SCORES``; its mean is ``mean_<column>``.
+    """A number for each scored decision, as an expression over ``SCORES``; its mean is called ``mean_<column>``.
 
-    ``lowest`` and ``highest`` are its value if the price had closed at 0, and at 1.
+    ``lowest`` is its value if the price had closed at 0, ``highest`` if at 1.
     """
 
     name: str
@@ -64,7 +64,7 @@ MEASURES = {
 
 
 def measure_of(by: str | Measure) -> Measure:
-    """Return the measure of a name; ``StatisticsError`` for an unknown one.
+    """Return the measure with a name; raise ``StatisticsError`` for an unknown name.
 
     Examples
     --------
@@ -78,22 +78,22 @@ def measure_of(by: str | Measure) -> Measure:
 
 
 def counted() -> pl.Expr:
-    """Return the decisions that statistics count: scored, and not made on the closing message itself."""
+    """Return the decisions that statistics count: the scored ones, except those at the closing message."""
     return (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")
 
 
 def without_close() -> pl.Expr:
-    """Return the decisions without a close because their market or line was gone or suspended, perhaps because they lost."""
+    """Return the decisions without a close because their market or line was gone or suspended, perhaps after a loss."""
     return pl.col("reason").is_in([Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_SIDE_MISSING])
 
 
-# Sums of each fixture: all that a mean over fixtures needs.
+# Sums of each fixture, which determine a mean over fixtures.
 
 
 _PARTS = ("sums", "counts", "squares", "lowest", "highest")
 
-# Per fixture and measure: sum, count and sum of squares of the values, and the sum if every price had closed at 0, and at 1
-# (see ``BoundedClusters``). Rows are added in order, so that the last bit of a sum does not depend on the number of threads.
+# Per fixture and measure: sum, count and sum of squares of the values, and the sums if every price had closed at 0 and at 1
+# (see ``BoundedClusters``). Rows are added in order, so the last bit of a sum does not depend on the number of threads.
 _SUMS: Schema = {"fixture_id": pl.Int64, **{f"{name}_{part}": pl.Float64 for name in MEASURES for part in _PARTS}}
 
 # The number of decisions without a close.

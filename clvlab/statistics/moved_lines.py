@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-# Lines that markets price: their own, or the handicaps that a result is.
+# Lines that markets price: a market's own line, or the handicaps that a result market implies.
 
 
 _MOST_GOALS_QUARTERS = 40
@@ -40,18 +40,18 @@ FIRST_ROLES: Mapping[MarketKind, tuple[Role, Role]] = {
 
 @dataclass(frozen=True, slots=True)
 class LineQuote:
-    """A line that is priced.
+    """A line with its price.
 
     Attributes
     ----------
     kind, quarters
         Handicap or total, and its line times four.
     prob
-        Probability of home or over among the stakes that are not returned, 0 to 1.
+        Probability of home or over, 0 to 1, without the stakes that are returned.
     market_key
-        Market that quotes it.
+        Market that quotes the line.
     is_derived
-        Whether the market is a result, which also prices some handicaps.
+        Whether the price follows from a result market, which implies some handicaps.
     """
 
     kind: MarketKind
@@ -64,7 +64,7 @@ class LineQuote:
 def quotes_of(market: Market, prob_bps: Mapping[Role, int | None]) -> Iterator[LineQuote]:
     """Return the lines that a market prices: its own, or the handicaps that a result implies.
 
-    A home win is a handicap of -0.5, an away win the other side of +0.5, and without the draw a handicap of 0.
+    A home win is a handicap of -0.5, an away win is the other side of +0.5, and a result without the draw is a handicap of 0.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def quotes_of(market: Market, prob_bps: Mapping[Role, int | None]) -> Iterator[L
 
 
 def scored_by_goals(markets: Iterable[tuple[Market, bool]]) -> bool:
-    """Return whether goals are counted: a key says so, or a result can be a draw and no total is above ten.
+    """Return whether the score counts goals: a key says so, or a result can be a draw and no total is above ten.
 
     Parameters
     ----------
@@ -104,10 +104,10 @@ def scored_by_goals(markets: Iterable[tuple[Market, bool]]) -> bool:
     return any(draw for _, draw in listed) and max(totals, default=0) <= _MOST_GOALS_QUARTERS
 
 
-# Distributions of margin and total, fitted to the quoted lines, which price any line.
+# Distributions of margin and total, fitted to the quoted lines; they price any line.
 #
-# A price counts only stakes that are not returned, as two prices of a bookmaker do without the margin: an integer line
-# leaves out the push, and a quarter line is half a stake on each of its neighbours.
+# A price counts only stakes that are not returned, like two prices of a bookmaker without the margin. An integer line leaves
+# out the push, and a quarter line puts half a stake on each of its neighbours.
 #
 # References
 # ----------
@@ -118,11 +118,11 @@ _MOST_GOALS = 40
 _GOALS = np.arange(_MOST_GOALS + 1)
 _LOG_FACTORIALS = np.append(0.0, np.log(np.arange(1, _MOST_GOALS + 1)).cumsum())
 _FEWEST_GOALS, _MANY_GOALS = 0.02, 12.0
-# Two unknowns need lines of two kinds: without both kinds this little weight decides, otherwise it has no effect.
+# Two unknowns need lines of two kinds. This small weight decides if one kind is missing; otherwise it has no effect.
 _USUAL_GOALS, _PRIOR_WEIGHT = 2.7, 0.003
 _STEPS, _STEP, _SETTLED = 40, 1e-6, 1e-9
 _LEAST_TOTAL = 0.5
-# Variance over mean of the total of a game that isn't scored by goals, and of its margin: measured on baseball (docs).
+# Variance divided by mean, of the total and of the margin of a game that isn't scored by goals: measured on baseball (docs).
 _TOTAL_DISPERSION, _MARGIN_DISPERSION = 2.5, 2.0
 
 
@@ -132,7 +132,7 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True)
 class ListedLine:
-    """Probabilities by whole number, from ``first`` on."""
+    """Cumulative probabilities of the whole numbers from ``first`` on."""
 
     first: int
     cumulated: Floats
@@ -154,7 +154,7 @@ class RoundedNormal:
 
 
 def above(found: Distribution, quarters: int) -> float:
-    """Return the probability of more than a threshold (times four) among the stakes that are not returned.
+    """Return the probability of more than a threshold (times four), without the stakes that are returned.
 
     Examples
     --------
@@ -193,7 +193,7 @@ class Model:
 
     @classmethod
     def of_points(cls, quotes: Sequence[LineQuote]) -> Model:
-        """Return a fit of a mean to the lines of each kind; the spread comes from the total, or from lines at least 1 apart."""
+        """Return a mean fitted to the lines of each kind; the spread comes from the total, or from lines at least 1 apart."""
         totals, margins = (_thresholds(quotes, kind) for kind in (MarketKind.TOTAL, MarketKind.HANDICAP))
         middle = max(float(totals[:, 0].mean()), _LEAST_TOTAL) if len(totals) else None
         if middle is None:
@@ -247,7 +247,7 @@ def _fitted_goals(quotes: Sequence[LineQuote]) -> Floats:
 
 
 def _thresholds(quotes: Sequence[LineQuote], kind: MarketKind) -> Floats:
-    """Return (threshold, standard score) of the lines of a kind, a row each."""
+    """Return (threshold, standard score) of the lines of a kind, one row per line."""
     from scipy.special import ndtri
 
     sign = -0.25 if kind is MarketKind.HANDICAP else 0.25
@@ -266,7 +266,7 @@ def _rounded(rows: Floats, spread: float | None) -> RoundedNormal | None:
     return RoundedNormal(float((rows[:, 0] + spread * rows[:, 1]).mean()), spread) if spread is not None and len(rows) else None
 
 
-# A line that is not quoted at the close is priced by the same line elsewhere, or by a fit to the other lines.
+# A line without a quote at the close gets the price of the same line in another market, or of a fit to the other lines.
 
 
 VERSION = "moved-lines/2"
@@ -283,9 +283,10 @@ class MovedClose:
     prob_bps
         Probability of home or over, rounded half up.
     rule
-        ``alternate`` with the market that has the line, or ``fitted`` with the model; and the version.
+        ``alternate`` with the market that quotes the line, or ``fitted`` with the model; and the version of the rule.
     error_bps
-        Root mean square error of a fit at the other lines of its kind, each hidden in turn; ``None`` with fewer than two.
+        Root mean square error of the fit at the other lines of its kind, each hidden in turn; ``None`` with fewer than two
+        lines.
     """
 
     prob_bps: int
@@ -301,14 +302,14 @@ def moved_close(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *,
     kind, quarters
         Handicap or total, and the line times four.
     quotes
-        Quotes of other markets than the one to price.
+        Quotes of all other markets.
     goals
-        Whether goals are counted.
+        Whether the score counts goals.
 
     Returns
     -------
     MovedClose | None
-        ``None`` where no other line of its kind is quoted, nor the same line elsewhere.
+        ``None`` if neither another line of its kind nor the same line in another market is quoted.
 
     Examples
     --------
@@ -320,7 +321,7 @@ def moved_close(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *,
     if same:
         return MovedClose(_bps(same[0].prob), f"alternate {same[0].market_key}, {VERSION}", None)
     if all(quote.kind is not kind or quote.is_derived for quote in quotes):
-        return None  # the market has closed, its line has not moved
+        return None  # the market has closed, but its line has not moved
     prob = predicted(kind, quarters, quotes, goals=goals)
     if prob is None:
         return None
@@ -330,7 +331,7 @@ def moved_close(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *,
 
 
 def leave_one_out(kind: MarketKind, quotes: Sequence[LineQuote], *, goals: bool) -> list[tuple[LineQuote, float]]:
-    """Return each line of a kind that has others, and its price by them, with all that prices the same line hidden."""
+    """Return each line of a kind that others can price, with that price; all quotes of the line itself are hidden."""
     found = []
     for quote in quotes:
         if quote.kind is not kind or quote.is_derived:
@@ -345,9 +346,9 @@ def leave_one_out(kind: MarketKind, quotes: Sequence[LineQuote], *, goals: bool)
 
 
 def predicted(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *, goals: bool) -> float | None:
-    """Return a model's price of a line, shifted by the model's errors at neighbouring lines, and never past these.
+    """Return a model's price of a line, shifted by its errors at neighbouring lines and bounded by their prices.
 
-    Errors are in standard scores, interpolated between two lines and constant beyond the last one.
+    Errors are in standard scores, interpolated between two lines and constant beyond the outermost.
     """
     from scipy.special import ndtr, ndtri
 
@@ -366,7 +367,7 @@ def predicted(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *, g
 
 
 def _between(prob: float, quarters: int, lines: Floats, probs: Floats) -> float:
-    """Keep a probability between those of the lines on both sides: a line that asks for more is never likelier."""
+    """Keep a probability between those of the lines on both sides: the harder of two lines is never the likelier."""
     below, beyond = probs[lines < quarters], probs[lines > quarters]
     sides = [float(side) for side in (*below[-1:], *beyond[:1])]
     if len(sides) == 2:

@@ -1,8 +1,8 @@
-"""Probability of backtest overfitting: whether the best of many configurations is still good where it was not chosen.
+"""Probability of backtest overfitting: whether the best of many configurations is still good on other fixtures.
 
 Fixtures are cut into blocks in order of time. Every half of the blocks chooses the best configuration once, and the other half
-ranks it among all: combinatorially symmetric cross-validation. If the choice is worthless, the chosen one comes out below the
-median as often as above.
+ranks it among all. This is combinatorially symmetric cross-validation. If the choice is worthless, the chosen configuration
+ranks below the median as often as above.
 
 References
 ----------
@@ -26,17 +26,17 @@ from clvlab.statistics.clusters import Clusters, Floats
 Ints = npt.NDArray[np.int64]
 Statistic = Literal["mean", "t"]
 
-MIN_CONFIGURATIONS = 10  # an odd number of n has a rank at the median itself: PBO by chance is 1/2 + 1/(2 n)
-MIN_FIXTURES = 4  # a block
+MIN_CONFIGURATIONS = 10  # with an odd number n, one rank is the median itself, and PBO by chance is 1/2 + 1/(2 n)
+MIN_FIXTURES = 4  # in each block
 MOST_BLOCKS = 20  # 184,756 splits
 _MIN_BLOCKS = 4
 _CELLS = 2_000_000  # splits times configurations in memory at once
-_ROUNDING = 1e-12  # relative to the sum of squares: a smaller variance is floating-point zero
+_ROUNDING = 1e-12  # relative to the sum of squares: a smaller variance counts as zero
 
 
 @dataclass(frozen=True, slots=True)
 class Overfitting:
-    """Out-of-sample results of the configurations that each half of the fixtures chose, over all ways to halve.
+    """Out-of-sample results of the configurations that each half of the fixtures chose, over all splits.
 
     Attributes
     ----------
@@ -45,19 +45,20 @@ class Overfitting:
     loss
         Share of the splits whose choice is below zero out of sample.
     slope, intercept
-        Least squares of ``out_of_sample`` on ``in_sample``; nan where all choices are as good in sample.
+        Least squares of ``out_of_sample`` on ``in_sample``; nan if all choices are equally good in sample.
     statistic
-        Figure that chooses and ranks: ``mean`` over decisions, or cluster ``t``.
+        Figure by which configurations are chosen and ranked: ``mean`` over decisions, or cluster ``t``.
     blocks, fixtures, left_out
-        Blocks, fixtures in each, and fixtures at the end that fill no block.
+        Number of blocks, of fixtures in each block, and of fixtures at the end outside all blocks.
     configurations, unjudged
-        Configurations that were ranked, and those without a figure in some half.
+        Number of ranked configurations, and of those without a figure in some half.
     chosen
         Column that each split chose.
     in_sample, out_of_sample
-        Its figure in the half that chose it, and in the other one.
+        Figure of the chosen column in the half that chose it, and in the other half.
     ranks
-        Its relative rank out of sample, above 0 and below 1: rank over one more than the configurations.
+        Relative rank of the chosen column out of sample, above 0 and below 1: its rank divided by the number of
+        configurations plus one.
     """
 
     pbo: float
@@ -81,7 +82,7 @@ class Overfitting:
 
     @property
     def logits(self) -> Floats:
-        """Log-odds of each relative rank: 0 at the median, below it where the choice is worse than half of all."""
+        """Log-odds of each relative rank: 0 at the median, and negative if the choice is worse than half of all."""
         return np.asarray(np.log(self.ranks / (1 - self.ranks)), dtype=np.float64)
 
 
@@ -93,21 +94,22 @@ def overfitting(clusters: Clusters, *, blocks: int = 16, statistic: Statistic = 
     clusters
         One column per configuration, one row per fixture in order of time.
     blocks
-        Even number from 4 to ``MOST_BLOCKS``, of equal size; fixtures at the end that fill no block are left out.
+        Even number of blocks from 4 to ``MOST_BLOCKS``. They have equal size; the remaining fixtures at the end are left out.
     statistic
-        ``mean``: sum over count of all decisions of a half. ``t``: that mean over its cluster-robust error CR1, which is CR2
-        where fixtures hold equally many decisions.
+        ``mean`` is the sum divided by the count of all decisions of a half. ``t`` is that mean divided by its cluster-robust
+        error CR1, which equals CR2 if fixtures hold equally many decisions.
 
     Returns
     -------
     Overfitting
-        One entry per split, in lexicographic order of the blocks in sample. The first of equals is chosen; equals out of sample
-        share their average rank. A configuration without a figure in some half is left out and counted.
+        One entry per split, in lexicographic order of the blocks in sample. The first of equal configurations is chosen; equal
+        ones share their average rank out of sample. A configuration without a figure in some half is left out and counted.
 
     Raises
     ------
     StatisticsError
-        Blocks can't be halved, fewer than ``MIN_CONFIGURATIONS`` can be ranked, or a block has fewer than ``MIN_FIXTURES``.
+        The number of blocks is not even or is out of range, fewer than ``MIN_CONFIGURATIONS`` can be ranked, or a block has
+        fewer than ``MIN_FIXTURES``.
 
     Examples
     --------
@@ -129,7 +131,7 @@ def overfitting(clusters: Clusters, *, blocks: int = 16, statistic: Statistic = 
     chosen, in_sample, out_of_sample, ranks = _choices([part[:, judged] for part in parts], halves, statistic)
     slope, intercept = _line(in_sample, out_of_sample)
     return Overfitting(
-        # rank and median are multiples of a half: the comparison is exact, as one of logits with zero may not be
+        # rank and median are multiples of a half, so this comparison is exact; one of logits with zero may not be
         pbo=float(np.mean(2 * ranks <= judged.size + 1)),
         loss=float(np.mean(out_of_sample < 0)),
         slope=slope,
@@ -162,7 +164,7 @@ def _check(clusters: Clusters, blocks: int, statistic: str) -> None:
 
 
 def _parts(clusters: Clusters, blocks: int, fixtures: int, statistic: str) -> list[Floats]:
-    """Return per block (row) and configuration the sums that a half's figure consists of, which add up over blocks."""
+    """Return, per block (row) and configuration, the additive sums from which the figure of a half is computed."""
     sums, counts = (part[: blocks * fixtures] for part in (clusters.sums, clusters.counts))
     each = [sums, counts]
     if statistic == "t":
@@ -171,14 +173,14 @@ def _parts(clusters: Clusters, blocks: int, fixtures: int, statistic: str) -> li
 
 
 def _halves(blocks: int) -> Ints:
-    """Return every half of the blocks as bits, in lexicographic order: the other half of the first is the last, and so on."""
+    """Return every half of the blocks as bits, in lexicographic order: the complement of the first is the last, and so on."""
     chosen = np.array(list(combinations(range(blocks), blocks // 2)), dtype=np.int64)
     return np.asarray((1 << chosen).sum(1), dtype=np.int64)
 
 
 def _judged(parts: list[Floats], halves: Ints, statistic: str) -> Ints:
     blocks = len(parts[1])
-    known = (parts[1] > 0).sum(0) > blocks // 2  # else there is a half without a decision
+    known = (parts[1] > 0).sum(0) > blocks // 2  # otherwise some half has no decision
     if statistic == "t":
         columns = np.flatnonzero(known)
         tables = _tables([part[:, columns] for part in parts])
@@ -204,7 +206,7 @@ def _tables(parts: list[Floats]) -> list[tuple[Floats, Floats]]:
 
 
 def _figures(tables: list[tuple[Floats, Floats]], halves: Ints, statistic: str) -> Floats:
-    """Return the figure of every configuration (column) in each half (row); not finite where it has none."""
+    """Return the figure of every configuration (column) in each half (row); a missing figure is not finite."""
     size = len(tables[0][0])
     sums, counts, *others = (low[halves % size] + high[halves // size] for low, high in tables)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -218,7 +220,7 @@ def _figures(tables: list[tuple[Floats, Floats]], halves: Ints, statistic: str) 
 
 
 def _choices(parts: list[Floats], halves: Ints, statistic: str) -> tuple[Ints, Floats, Floats, Floats]:
-    """Return each half's choice, its figure there and in the other half, and its rank in the other half, from 1."""
+    """Return the choice of each half, its figure in that half and in the other, and its rank in the other, from 1."""
     tables, whole = _tables(parts), (1 << len(parts[0])) - 1
     splits = len(halves)
     chosen, found = np.empty(splits, dtype=np.int64), np.empty((3, splits))

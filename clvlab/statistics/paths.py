@@ -1,11 +1,11 @@
 """The path of a price: from opening to close, and from close to result.
 
-If prices are fair, nothing known at the time of a price predicts its movement: every slope here is 0. There are three. Do
-favourites shorten between opening and close? Do they win more often than the close says? Does the result reverse, or continue,
-the movement before the close?
+If prices are fair, nothing known at the time of a price predicts its movement, and each of three slopes is 0. They answer three
+questions. Do favourites shorten between opening and close? Do they win more often than the close says? Does the result reverse
+or continue the movement before the close?
 
-The result reverses a close with noise of its own (stale, or an outlier): a slope below 0 says that the close can be bettered,
-not why.
+Noise in a close, such as a stale price or an outlier, also shows as a reversal. So a slope below 0 says that the close can be
+bettered, but not why.
 
 References
 ----------
@@ -32,7 +32,7 @@ from clvlab.statistics.slopes import cluster_slope, explained_share
 
 HOURS = (72.0, 48.0, 24.0, 12.0, 6.0, 3.0, 2.0, 1.0, 0.5, 0.25)
 
-# One row per series that is priced at its close: probabilities 0..1. ``at`` has one entry per hour, null before the opening.
+# One row per series with a price at its close; probabilities are 0..1. ``at`` has one entry per hour, null before the opening.
 POINTS: Schema = {
     "fixture_id": pl.Int64,
     "market_key": pl.String,
@@ -75,7 +75,7 @@ LEGS = (
 
 
 def check_hours(hours: Sequence[float]) -> tuple[float, ...]:
-    """Return hours before the close in descending order; ``StatisticsError`` if there are none, or one is not above 0."""
+    """Return hours before the close in descending order; raise ``StatisticsError`` without any, or if one is not above 0."""
     wrong = [hour for hour in hours if not isinstance(hour, int | float) or not 0 < hour < float("inf")]
     if not len(hours) or wrong:
         raise StatisticsError(f"hours before the close are numbers above 0, not {f'{wrong[0]!r:.80}' if wrong else 'none'}")
@@ -83,7 +83,7 @@ def check_hours(hours: Sequence[float]) -> tuple[float, ...]:
 
 
 def price_points(tape: Tape, window: Window, hours: Sequence[float] = HOURS) -> pl.DataFrame:
-    """Return opening, close and the prices between of every series.
+    """Return the opening price, the closing price and the prices between them, for every series.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ def price_points(tape: Tape, window: Window, hours: Sequence[float] = HOURS) -> 
     Returns
     -------
     pl.DataFrame
-        ``POINTS``, sorted by fixture, market and side. The opening is the first price of the series; the price at an hour is
-        the last one until then, even from before a suspension. A series without a price at the closing message has no row.
+        ``POINTS``, sorted by fixture, market and side. The opening is the first price of the series. The price at an hour is
+        the last price up to that hour, even across a suspension. A series without a price at the closing message has no row.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def path_slopes(points: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
     Parameters
     ----------
     points
-        ``POINTS`` with ``won``: 1 for a side that won, 0 for one that lost, null where it is unknown or half of each.
+        ``POINTS`` with ``won``: 1 for a side that won, 0 for one that lost, null for an unknown, void or half result.
     level
         Level of the intervals, over fixtures.
 
@@ -164,8 +164,9 @@ def path_slopes(points: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
 
     Notes
     -----
-    On simulated fair prices a test at .05 rejects in .05 to .06 of the samples of 150 fixtures. With fewer the legs to the
-    result are rough, because a longshot that wins is rare and far off: up to .07 of 80 fixtures, .08 of 40, .11 of 20.
+    On simulated fair prices a test at .05 rejects .05 to .06 of the samples of 150 fixtures. With fewer fixtures, the tests of
+    the legs to the result are rough, because winning longshots are rare and extreme: they reject up to .07 of the samples of
+    80 fixtures, .08 of those of 40, and .11 of those of 20.
 
     Examples
     --------
@@ -185,14 +186,14 @@ def path_slopes(points: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
 def known_moves(points: pl.DataFrame, hours: Sequence[float] = HOURS, *, level: float = 0.95) -> pl.DataFrame:
     """Return how much of the move from opening to close had been made by each hour before the close.
 
-    The share is the part of the whole move's variation that the move so far explains, at any slope: knowledge is not less
-    because prices went too far. A slope above 1 means that they went on the same way, below 1 that they came back. If prices
-    are fair it is 1, and the share is that of the variance so far.
+    The share is the part of the whole move's variation that the move so far explains, at any slope: prices that went too far
+    are known no less. A slope above 1 means that prices went on in the same direction, below 1 that they came back. If prices
+    are fair the slope is 1, and the share is the share of the variance up to that hour.
 
     Parameters
     ----------
     points
-        ``POINTS`` of the same hours. A series that was not open yet had not moved.
+        ``POINTS`` at the same hours. Before its opening, a series counts as not moved.
     hours
         Hours before the close.
     level
@@ -202,7 +203,7 @@ def known_moves(points: pl.DataFrame, hours: Sequence[float] = HOURS, *, level: 
     -------
     pl.DataFrame
         One row per hour, the longest before the close first: ``share`` 0..1 with ``low`` and ``high``; ``slope`` of the whole
-        move on the move so far with its interval; ``opened``, share of the sides that had a price; ``n`` sides.
+        move on the move so far, with its interval; ``opened``, the share of the sides with a price by then; ``n`` sides.
 
     Examples
     --------

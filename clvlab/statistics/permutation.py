@@ -1,9 +1,9 @@
-"""Permutation over fixtures: the gain from choosing fixture and side over what any bettor gets there.
+"""Permutation over fixtures: the gain from the choice of fixture and side, compared with other fixtures.
 
-A season whose favourites shorten gives a positive CLV to any backer of favourites. So all decisions of a fixture are moved
-together to another one, drawn from all fixtures: the same market, as long before the close, and the side of the same rank by
-probability (the favourite, the second, and so on). Knowledge of the own fixture is of no use there; when, where and how often
-the agent backs is.
+If favourites shorten all season, anyone who backs favourites has a positive CLV. So all decisions of a fixture are moved
+together to another one, drawn from all fixtures. They keep the market, the time to the close, and the rank of the side by
+probability (the favourite, the second, and so on). There, knowledge of the original fixture is useless; the choice of time,
+market and number of bets still counts.
 
 References
 ----------
@@ -25,7 +25,7 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, ROUNDING, Clusters, Floats
 
-# Sign flips: whether a coin that sets the sign of each fixture does as well.
+# Sign flips: whether random signs of the fixtures give as good a mean.
 #
 # References
 # ----------
@@ -34,16 +34,16 @@ from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, ROUNDING, Cluste
 # Permutation Tests for Non-i.i.d. Hypotheses", Statistics and Probability Letters 36: why the statistic is studentised.
 
 
-ENUMERATED_BELOW = 15  # clusters: all their signs are tried, else as many as are drawn
-_CELLS = 4_000_000  # signs that are in memory at once
-_TIE = 1e-9  # relative: sums in another order are equal up to rounding
+ENUMERATED_BELOW = 15  # clusters: below this number all signs are tried, otherwise a random sample
+_CELLS = 4_000_000  # signs in memory at once
+_TIE = 1e-9  # relative: sums in another order are equal up to this rounding
 
 
 def sign_flip_p_values(clusters: Clusters, *, resamples: int = RESAMPLES, seed: int = 0) -> Floats:
     """Return the two-sided p-value of each column's mean: how often random signs of whole clusters give a ``t`` as large.
 
-    It is valid where the sum of a cluster is distributed symmetrically around zero; ``t`` is studentised, so that unequal size
-    and spread of clusters matter little, and skewness somewhat.
+    The p-value is valid if the sum of a cluster is distributed symmetrically around zero. ``t`` is studentised, so unequal
+    sizes and spreads of clusters matter little, and skewness somewhat.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def sign_flip_p_values(clusters: Clusters, *, resamples: int = RESAMPLES, seed: 
     Returns
     -------
     numpy.ndarray
-        One per column; nan with fewer than ``MIN_CLUSTERS`` clusters, or where all sums are zero.
+        One p-value per column; nan with fewer than ``MIN_CLUSTERS`` clusters, or if all sums are zero.
 
     Examples
     --------
@@ -83,21 +83,21 @@ def _p_value(sums: Floats, counts: Floats, resamples: int, seed: int) -> float:
 
 
 def _extremes(signs: Floats, sums: Floats, counts: Floats) -> Floats:
-    """Return t squared, with errors CR2, of the sums under each row of signs; infinite where no error is left."""
+    """Return t squared, with CR2 errors, of the sums under each row of signs; infinite if the error is zero."""
     total = counts.sum()
     weights = 1 / (1 - counts / total)
     means = signs @ sums / total
     crossed = signs @ (weights * sums * counts)
     whole = (weights * sums**2).sum()
     squares = whole - 2 * means * crossed + means**2 * (weights * counts**2).sum()
-    # Rounding leaves a different rest for each order of summing, which would break the tie of a sign with itself.
+    # The order of summing changes the rounding error, which would break the tie of a row of signs with itself.
     squares = np.where(squares > ROUNDING * whole, squares, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(means == 0, 0.0, means**2 / squares), dtype=np.float64)
 
 
 def _all_signs(size: int) -> Floats:
-    """Return every way to set the signs, up to those of all at once, which change no square."""
+    """Return every row of signs; of two opposite rows only one, because they have the same square."""
     numbers = np.arange(2 ** (size - 1))[:, None]
     return np.where(numbers >> np.arange(size) & 1, -1.0, 1.0)
 
@@ -109,12 +109,12 @@ def _drawn(size: int, resamples: int, seed: int) -> Iterator[Floats]:
         yield 1.0 - 2.0 * rng.integers(0, 2, (min(step, resamples - start), size)).astype(np.float64)
 
 
-# CLV of moved decisions, draw by draw, and of the decisions themselves.
+# The CLV of moved decisions in each draw, and the CLV of the decisions themselves.
 
 
 @dataclass(frozen=True, slots=True)
 class PermutationResult:
-    """Mean CLV of the decisions, and per draw of the same decisions moved at random, in bps of probability."""
+    """Mean CLV of the decisions, and of the same decisions moved at random in each draw, in bps of probability."""
 
     observed: float
     n: int
@@ -136,12 +136,12 @@ class PermutationResult:
 
     @property
     def gain(self) -> float:
-        """``observed - mean``: the loss by moving."""
+        """``observed - mean``: the CLV lost by the move."""
         return self.observed - self.mean
 
     @property
     def p_value(self) -> float:
-        """One-sided: how often a draw is at least as good; never 0, as the decisions themselves count as one."""
+        """One-sided share of draws at least as good; it is above 0, because the decisions themselves count as a draw."""
         return float((1 + np.count_nonzero(self.draws >= self.observed)) / (1 + self.draws.size))
 
 
@@ -156,7 +156,7 @@ class Permutation(PermutationResult):
     Attributes
     ----------
     matched
-        Share of them, 0..1, that found a price in the other fixture; the others are left out of the draw.
+        Share of the decisions, 0..1, with a price in the other fixture; the others are left out of the draw.
     """
 
     matched: float
@@ -166,8 +166,8 @@ class Permutation(PermutationResult):
 class _MarketRows:
     """Messages of all markets that could be backed, market by market in order of time.
 
-    ``number`` finds a market by fixture and key, -1 without one. Per market: first message, number of sides, their distance on
-    the tape, closing message; per message: row on the tape, and time.
+    ``number`` is the number of a market by fixture and key, or -1. Each market has its first message, the number of its sides,
+    their distance on the tape, and its closing message. Each message has its row on the tape, and its time.
     """
 
     number: Ints
@@ -185,7 +185,7 @@ class _MarketRows:
 def permute_fixtures(
     tape: Tape, scored: pl.DataFrame, window: Window, *, draws: int = 200, seed: int = 0
 ) -> Permutation | None:
-    """Score the decisions of each fixture in other fixtures; ``None`` without a scored decision, or where none finds a price.
+    """Score the decisions of each fixture in other fixtures; ``None`` without a scored decision, or without a price for any.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def permute_fixtures(
 def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _MarketRows:
     own = tape.series.filter(pl.col("side_no") == 0, pl.col("market_key").is_in(keys.implode()))
     closes = market_closes(tape, own.select(_MARKET), ends)
-    if tape.max_close_age_s is not None:  # decisions are neither scored at nor moved to a close that is too old
+    if tape.max_close_age_s is not None:  # a close that is too old scores no decision and receives none
         closing_ts_ms = tape.rows["ts_ms"].gather(closes["close_row"])
         young = closes["close_ts_ms"] - closing_ts_ms <= 1000 * tape.max_close_age_s
         closes = closes.with_columns(close_row=pl.when(young).then("close_row"))
@@ -283,7 +283,7 @@ def _clv_there(markets: _MarketRows, market: Ints, at_ms: Ints, rank: Ints) -> I
     wanted = market * markets.span + np.minimum(at_ms - markets.start_ms, markets.span - 1)
     place = np.searchsorted(markets.key, wanted, side="right") - 1
     row, close = markets.row[np.maximum(place, 0)], markets.close_row[market]
-    # an entry at the closing message is the close
+    # an entry at the closing message has the closing price
     known = (place >= markets.first[market]) & (row < close) & (rank < markets.n_sides[market])
     market, row, close, rank = market[known], row[known], close[known], rank[known]
     found = []

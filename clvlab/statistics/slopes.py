@@ -1,7 +1,7 @@
 """Slopes through the origin over clustered values, with the errors of means over clusters.
 
-A mean is the slope on a constant. So all of ``clusters`` carries over, with the sum of ``x^2`` as the size of a cluster and the
-sum of ``x y`` as its total: estimate, CR2 and its degrees of freedom are those of least squares without an intercept.
+A mean is the slope on a constant. So the formulas of ``clusters`` apply, with the sum of ``x^2`` as the size of a cluster and
+the sum of ``x y`` as its total. Estimate, CR2 and degrees of freedom are those of least squares without an intercept.
 
 References
 ----------
@@ -29,15 +29,15 @@ class Slope:
     Attributes
     ----------
     slope
-        Gain of ``y`` per unit of ``x``; ``None`` without a value, or where ``x`` is always 0.
+        Gain of ``y`` per unit of ``x``; ``None`` without a value, or if ``x`` is always 0.
     standard_error, degrees_of_freedom, t
         Cluster-robust (CR2); ``t`` is against a slope of 0. ``None`` with fewer than two clusters.
     low, high
         Student's interval; ``None`` with fewer than ``MIN_CLUSTERS`` clusters.
     p_value
-        Two-sided, against a slope of 0; ``None`` where there is no interval or no error.
+        Two-sided p-value against a slope of 0; ``None`` without an interval or an error.
     n, n_clusters
-        Values, and clusters where ``x`` is not always 0.
+        Number of values, and of clusters whose ``x`` is not always 0.
     """
 
     slope: float | None
@@ -58,7 +58,7 @@ class Share:
     Attributes
     ----------
     share
-        ``None`` where either is always 0.
+        The share; ``None`` if ``x`` or ``y`` is always 0.
     low, high
         Interval by leaving out one cluster at a time; ``None`` with fewer than ``MIN_CLUSTERS`` clusters.
     """

@@ -1,8 +1,8 @@
 """Stakes as shares of a bankroll: flat, or by Kelly's criterion for a stated edge.
 
-The edge is an assumption, made before the fixtures that are bet on: no close or result is read here. Sides of one market
-exclude each other and are staked together. How the markets of one fixture depend on each other is unknown, so together they get
-at most the stake of the largest.
+The edge is an assumption, made before the bets: this module reads no close and no result. Sides of one market exclude each
+other and are staked together. The dependence between the markets of one fixture is unknown, so together they get at most the
+stake of the largest.
 
 References
 ----------
@@ -36,13 +36,13 @@ class Staking:
     Attributes
     ----------
     kind
-        ``kelly``: a share of the bankroll at that time. ``flat``: the same amount each time.
+        ``kelly`` stakes a share of the bankroll at the time of the bet; ``flat`` stakes the same amount each time.
     flat
         Amount of a flat stake, as a share of the bankroll at the start.
     fraction
-        Part of Kelly's stake: 1 is full Kelly, beyond which growth falls again.
+        Part of Kelly's stake: 1 is full Kelly, and growth falls again above it.
     most
-        Limit on a side's stake by Kelly, as a share of the bankroll.
+        Limit on the Kelly stake of one side, as a share of the bankroll.
     exposure
         Limit on all stakes at once, as a share of the bankroll; at most 1.
 
@@ -80,19 +80,19 @@ class Staking:
 
 
 def kelly_shares(probabilities: Floats, odds: Floats) -> Floats:
-    """Return the shares of the bankroll that grow it fastest, over sides of one market that exclude each other.
+    """Return the stakes, as shares of the bankroll, that grow it fastest over the mutually exclusive sides of one market.
 
     Parameters
     ----------
     probabilities
-        Probability of each side, 0..1; at most 1 together, the rest being sides that are not backed.
+        Probability of each side, 0..1. Their sum is at most 1; the rest belongs to sides that can't be backed.
     odds
         Decimal odds of each side, above 1.
 
     Returns
     -------
     numpy.ndarray
-        Shares of 0 or more, at most 1 together: a share covers the stakes on the other sides.
+        Shares of 0 or more, with a sum of at most 1; a share may hedge the stakes on the other sides.
 
     Raises
     ------
@@ -112,11 +112,11 @@ def kelly_shares(probabilities: Floats, odds: Floats) -> Floats:
     if not ((price > 1) & np.isfinite(price)).all():
         raise StatisticsError(f"decimal odds are above 1, not {price}")
     order = np.argsort(-p * price, kind="stable")
-    # Sides are backed, the best first, as long as one earns more than the reserve that the others leave.
+    # The best sides are backed first, as long as the next one earns more than the reserve left by the others.
     reserve, backed = 1.0, 0
     for number in range(1, len(order) + 1):
         left = 1 - float((1 / price[order[:number]]).sum())
-        # Sides whose prices sum to one cost all that they pay, so the last one of them is never worth it.
+        # Sides whose prices sum to one cost as much as they pay, so the last of them is never worth it.
         if p[order[number - 1]] * price[order[number - 1]] <= reserve * (1 + _ROUNDING) or left <= _ROUNDING:
             break
         reserve, backed = max(1 - float(p[order[:number]].sum()), 0.0) / left, number
@@ -148,7 +148,7 @@ def training_edge(edge: pl.Series, fixtures: pl.Series, bet_on: pl.Series) -> fl
     Raises
     ------
     StatisticsError
-        A fixture is in both, whose close is known only after the bets; or the fold has no decision.
+        A fixture is in both, although its close is known only after the bets; or the fold has no decision.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def training_edge(edge: pl.Series, fixtures: pl.Series, bet_on: pl.Series) -> fl
 
 
 def stakes(bets: pl.DataFrame, staking: Staking, edge: float | None = None) -> pl.Series:
-    """Return the stake of each bet, as a share of the bankroll: at that time, or at the start where stakes are flat.
+    """Return the stake of each bet, as a share of the bankroll at that time, or at the start if stakes are flat.
 
     Parameters
     ----------
@@ -177,19 +177,19 @@ def stakes(bets: pl.DataFrame, staking: Staking, edge: float | None = None) -> p
     staking
         Size of the stakes.
     edge
-        Assumed gain of each bet, as a share of the stake: its probability is ``(1 + edge) / odds``. Flat stakes need none.
+        Assumed gain of each bet, as a share of the stake: its probability is ``(1 + edge) / odds``. Flat stakes need no edge.
 
     Returns
     -------
     pl.Series
-        In the order of the bets. By Kelly, bets on one market at one time are staked together; a later bet on a side tops up
-        its stake; a fixture gets at most the stake of its largest market. Zero for a bet whose odds are too short for the edge:
-        ``odds <= 1 + edge``. Probabilities of a market that sum to more than 1 are scaled to 1.
+        Stakes in the order of the bets. Kelly stakes bets on one market at one time together; a later bet on a side tops up its
+        stake; a fixture gets at most the stake of its largest market. A bet gets no stake if its odds are too short for the
+        edge: ``odds <= 1 + edge``. Probabilities of a market that sum to more than 1 are scaled to 1.
 
     Raises
     ------
     StatisticsError
-        Kelly has no edge, or the edge is out of its range.
+        Kelly stakes are asked for without an edge, or the edge is out of its range.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def stakes(bets: pl.DataFrame, staking: Staking, edge: float | None = None) -> p
     for (own, _, market), together in groupby(rows.iter_rows(), lambda row: (row[1], row[4], row[2])):
         if own != fixture:
             fixture, held, limit = own, {}, 0.0
-        first = {side: (bet, odds) for bet, _, _, side, _, odds in reversed(list(together))}  # of several bets on a side
+        first = {side: (bet, odds) for bet, _, _, side, _, odds in reversed(list(together))}  # the first bet on each side
         wanted = _wanted(np.array([odds for _, odds in first.values()]), staking, edge)
         limit = max(limit, float(wanted.sum()))
         for (side, (bet, _)), share in zip(first.items(), wanted.tolist(), strict=True):

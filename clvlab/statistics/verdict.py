@@ -22,7 +22,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """Beginnings of a sentence: interval above zero, below it, around it, and without any value."""
+    """Beginnings of a sentence, for an interval above zero, below it, around it, and for a missing value."""
 
     above: str = "Beats the closing line"
     below: str = "Loses to the closing line"
@@ -42,7 +42,7 @@ class Verdict:
     sentence
         Plain text with a capital and a full stop.
     tone
-        Whether the interval is above zero, below, or around it; ``nothing`` without a value.
+        Whether the interval is above, below or around zero; ``nothing`` without a value.
     """
 
     sentence: str
@@ -62,9 +62,9 @@ def verdict(
     wording: Phrases = CLOSE,
     caveat: str = SEARCH,
 ) -> Verdict:
-    """Return the sentence that a mean with its interval (``None`` with too few fixtures) supports, and no more.
+    """Return the strongest sentence that a mean with its interval (``None`` with too few fixtures) supports.
 
-    ``caveat`` is added where the interval is not below zero; empty for none.
+    ``caveat`` is added unless the interval is below zero; an empty one adds nothing.
 
     Examples
     --------

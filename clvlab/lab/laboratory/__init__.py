@@ -1,1 +1,1 @@
-"""Packs and runs in one place, and the verbs over them: here, or at a service."""
+"""A laboratory of packs and runs, and the functions over them, on this machine or at a service."""

@@ -1,4 +1,4 @@
-"""What a laboratory needs of a backend, and the tables for SQL."""
+"""The interface of a laboratory's backend, and the tables for SQL."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from clvlab.runs.live.view import LiveView
     from clvlab.sql import Table  # loads a database
 
-_PAGE = 200  # the most that a service gives at once
+_PAGE = 200  # the largest page of a service
 
 
 class Backend(Protocol):
-    """Where packs and runs are made and kept: this machine, or a service."""
+    """The place where packs and runs are made and kept: this machine, or a service."""
 
     where: str
 
@@ -58,13 +58,13 @@ class Backend(Protocol):
         ...
 
     def deploy(self, request: RunRequest, agent: AgentSpec, settings: Mapping[str, Any]) -> Result:
-        """Pin an agent as an instance of the caller, and let it run."""
+        """Deploy an agent as an instance of the caller, and run it."""
         ...
 
     def sweep(
         self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
     ) -> tuple[tuple[Trial, ...], int]:
-        """Score a grid; return its trials, and how many others are on record over the pack."""
+        """Score a grid; return its trials, and the number of other trials on record over the pack."""
         ...
 
     def walk(
@@ -74,7 +74,7 @@ class Backend(Protocol):
         ...
 
     def plan(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
-        """Keep a plan, and hold its fixtures out."""
+        """Store a plan, and hold out its fixtures."""
         ...
 
     def runs(self, limit: int | None = None) -> Listing: ...

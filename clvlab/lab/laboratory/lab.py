@@ -1,4 +1,4 @@
-"""A laboratory keeps packs and runs, with the same verbs on this machine and at a service."""
+"""A laboratory keeps packs and runs, and has the same functions on this machine and at a service."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Lab(Verbs):
     Parameters
     ----------
     where
-        None keeps everything in memory. A path is a SQLite file, with folders next to it for packs, live runs and the sums of
-        searches (``lab.db``, ``lab.packs``, ``lab.live`` and ``lab.sums``). A URL is a service.
+        None keeps everything in memory. A path names a SQLite file, with folders next to it for packs, live runs and the sums
+        of searches (``lab.db``, ``lab.packs``, ``lab.live`` and ``lab.sums``). A URL names a service.
     token
-        Bearer token of a service, which ``compete`` and ``deploy`` need.
+        Bearer token for a service; ``compete`` and ``deploy`` need it.
 
     Raises
     ------
@@ -86,27 +86,27 @@ class Lab(Verbs):
         """Let agents decide on paper while the odds of a fixture arrive, and return the sealed run when its window closes.
 
         The laboratory's log commits to the run before its first message, and the messages are kept as a pack for replay. After
-        an interrupt the same call continues the run; missed messages are a gap. A run in progress is a folder in ``lab.live``.
+        an interrupt the same call continues the run; missed messages leave a gap. ``lab.live`` has a folder for each open run.
 
-        A service follows its own feed: it deploys one template, and lets several compete.
+        A service follows its own feed: a single template is deployed, and several compete.
 
         Parameters
         ----------
         agents
             As for ``compete``, or one agent.
         feed
-            Name of a feed, or a feed; by default the one that ``CLVLAB_FEED`` names.
+            Name of a feed, or a feed; by default the feed that ``CLVLAB_FEED`` names.
         fixture
             A fixture id of the feed; by default the next fixture to kick off.
         window, policy
             As for ``backtest``.
         until
-            Latest time of the seal: a time with its zone, or seconds from the start; by default when play begins.
+            Latest time of the seal, as a time with its zone or as seconds from the start; by default the start of play.
         grace_s
             Seconds from the announced kickoff to the seal, if no message says that play began.
         progress
-            Whether to show progress in a notebook or terminal; or a callback, called twice a second with a view: ``.line``, and
-            ``.frame`` with the decisions so far, without CLV. A service knows the line only.
+            Whether to show progress in a notebook or terminal; or a callback, called twice a second with a view. The view has
+            ``.line``, and ``.frame`` with the decisions so far, without CLV; at a service it has only ``.line``.
 
         Raises
         ------
@@ -115,9 +115,9 @@ class Lab(Verbs):
         FileLockedError
             Another process follows the same run.
         SourceError, DecisionError
-            No message about the fixture; no agent, two with one name, or all of them failed.
+            No message about the fixture came; there is no agent, two agents have one name, or all agents failed.
         UnsupportedError
-            A service got an agent of yours, or a feed, window, policy or time.
+            A service got an agent of yours, a feed, a window, a policy or a time.
 
         Examples
         --------
@@ -135,23 +135,23 @@ class Lab(Verbs):
     def import_odds(
         self, source: str | None, paths: str | Path | Sequence[str | Path] | Frame, pack_id: str | None = None, **options: Any
     ) -> Pack:
-        r"""Import a provider's files, or a frame, as a pack and keep it; the same import again gives the same pack.
+        r"""Import a provider's files or a frame as a pack, and keep it; a repeated import gives the same pack.
 
         Parameters
         ----------
         source, paths
             As for ``clvlab.import_odds``.
         pack_id
-            Name of the pack; by default that of the first file or folder. A frame needs one.
+            Name of the pack; by default the name of the first file or folder. A frame needs a name.
         **options
             As for ``clvlab.import_odds``.
 
         Raises
         ------
         SourceError, OddsError, PackFormatError
-            Unreadable files, or a name that other odds have.
+            The files are unreadable, or other odds have the name.
         UnsupportedError
-            At a service, where the operator admits packs.
+            The laboratory is at a service, whose operator admits packs.
 
         Examples
         --------
@@ -180,20 +180,21 @@ class Lab(Verbs):
         log: str | Path | None = None,
         progress: Callable[[CaptureState], None] | bool = True,
     ) -> Pack:
-        """Record a feed and make a pack of it; an interrupt ends the capture properly.
+        """Record a feed and make a pack from it; an interrupt ends the capture properly.
 
         Parameters
         ----------
         feed
             Name of a feed, with its keys in variables ``CLVLAB_*``; or a feed.
         out
-            Folder of the new pack. The segments are in ``<out>.capture`` until then; a capture left there is continued.
+            Folder of the new pack. Until it is made, the segments are in ``<out>.capture``; an unfinished capture there is
+            continued.
         fixtures
-            Fixture ids; everything by default.
+            Fixture ids; all by default.
         until
             A time with its zone, or seconds from now; by default the end of the feed, or an interrupt.
         log
-            File or URL of a run log, which notes each closed segment.
+            File or URL of a run log, which records each closed segment.
         progress
             Whether to show the state of the capture in a notebook or terminal; or a callback.
 
@@ -202,11 +203,11 @@ class Lab(Verbs):
         FeedError
             The feed can't continue.
         PackFormatError, SourceError
-            The folder has a pack already; or no readable message came.
+            The folder already has a pack, or no readable message came.
         FileLockedError
             Another process captures to that folder.
         UnsupportedError
-            At a service.
+            The laboratory is at a service.
 
         Examples
         --------
@@ -243,13 +244,13 @@ class Lab(Verbs):
         Raises
         ------
         UnsupportedError
-            Not at a service, or an agent of yours.
+            The laboratory is not at a service, or the agent is not a template.
         ArgumentError
             DeployConfig has no such field, or another argument sets it.
         RunFailedError
             The run failed.
         ApiError
-            The service refused: ``problem["checks"]`` names the failing checks.
+            The service refused the deploy; ``problem["checks"]`` names the failing checks.
 
         Examples
         --------
@@ -277,8 +278,9 @@ class Lab(Verbs):
     ) -> SearchPlan:
         """Plan a search with a hold-out before the search starts.
 
-        The laboratory's log gets a hash of grid, agent, objective, folds and hold-out. No call here reads the fixtures that are
-        held out, in any pack, until ``plan.open()``; a service over the same database does. Planning twice returns one plan.
+        The laboratory's log gets a hash of grid, agent, objective, folds and hold-out. Until ``plan.open()``, no call of this
+        laboratory reads the held-out fixtures, in any pack; a service over the same database may read them. The same plan
+        again returns the first one.
 
         Parameters
         ----------
@@ -289,7 +291,7 @@ class Lab(Verbs):
         hold_out
             Share of the fixtures, or fixture ids.
         by
-            ``kickoff`` holds out the last fixtures, ``random`` any.
+            ``kickoff`` holds out the last fixtures, ``random`` holds out random ones.
         seed
             Seed of ``random``.
         folds
@@ -300,14 +302,14 @@ class Lab(Verbs):
         Raises
         ------
         StatisticsError
-            An impossible grid, hold-out, number of folds, seed or measure; or a held-out fixture has the ticks of one that
-            would be searched.
+            The grid, hold-out, number of folds, seed or measure is impossible; or a held-out fixture has the same ticks as a
+            training fixture.
         HeldOutError
-            Another plan holds some of the fixtures out.
+            Another plan holds out some of the fixtures.
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError
             As for ``backtest``; a note names the point of the grid.
         UnsupportedError
-            At a service, or outside a laboratory.
+            The call is at a service, or outside a laboratory.
 
         Examples
         --------
@@ -329,7 +331,7 @@ _HOST = re.compile(r"[\w.-]+:[0-9]{2,5}/?")  # of a service, without http://
 
 
 def _name(source: Any) -> str:
-    """Return the default name of a pack: that of its first file or folder."""
+    """Return the default name of a pack, which is the name of its first file or folder."""
     if is_frame(source):
         raise PackFormatError("a frame has no name that its pack could have: name it, as pack_id='mine'")
     files = paths_of(source)
@@ -363,7 +365,7 @@ def _location(where: object) -> str:
 
 
 def _local(path: Path | None) -> LocalBackend:
-    """Open the backend of a SQLite file and its folders; without a path, one in memory."""
+    """Open the backend of a SQLite file and its folders, or a backend in memory without a path."""
     try:
         from clvlab.arena.run_store import KeptRuns
     except ModuleNotFoundError as error:

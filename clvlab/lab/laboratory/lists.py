@@ -67,12 +67,12 @@ class Listing(Exportable):
         return card("listing.html", self.title, tables=self._tables(head), height=self.frame.height, visible=head.height)
 
     def _tables(self, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
-        """Return the tables that have rows, by the heading of each."""
+        """Return the tables that have rows, by their headings."""
         return {"": rows} if rows.height else {}
 
 
 class _Standings(Listing):
-    """A leaderboard with a separate table for agents that may hold the past."""
+    """A leaderboard with a separate table for agents that may know the past."""
 
     def _tables(self, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         parts = {"": rows.remove("hindsight_possible"), ANSWERS_PUBLIC: rows.filter("hindsight_possible")}
@@ -80,7 +80,7 @@ class _Standings(Listing):
 
 
 class AgentListing(Listing):
-    """The strategy templates: a table of the parameters of each."""
+    """The strategy templates, with a table of parameters for each."""
 
     def __init__(self) -> None:
         self._cards = cards()
@@ -95,7 +95,7 @@ class AgentListing(Listing):
 
 
 def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a template, without bounds that only the width of a number sets."""
+    """Yield the rows of a template, without bounds that only come from the width of a number."""
     defaults = catalogued(card["strategy"])["defaults"]
     for one in card["parameters"]:
         bounds = re.sub(r" and at most 9007199254740(991)?$", "", one["bounds"])
@@ -109,7 +109,7 @@ def list_packs(rows: Iterable[tuple[Any, ...]], where: str) -> Listing:
 
 
 def pack_row(pack: Pack) -> tuple[Any, ...]:
-    """Return the row of a pack at hand."""
+    """Return the row of an open pack."""
     rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
     return pack.pack_id, pack.provenance, pack.verified_grade.value, len(pack.fixture_ids), rows, pack.content_hash
 
@@ -129,7 +129,7 @@ def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[s
 
 
 def list_standings(rows: Iterable[Mapping[str, Any]], where: str) -> Listing:
-    """List agents by pooled mean CLV, first those that can't hold the past; ``rank`` is among all."""
+    """List agents by pooled mean CLV, first those that can't know the past; ``rank`` is among all agents."""
     made = [tuple(row[name] for name in _STANDINGS) for row in rows]
     title = f"Leaderboard of {where}: agents by mean CLV (bps of probability) over all their runs"
     frame = _frame(made, _STANDINGS).sort("hindsight_possible", maintain_order=True)

@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from clvlab.sql import Table  # loads a database
 
 
-_VIEWS = ".views"  # what derived packs are made of: no pack id begins with a dot
+_VIEWS = ".views"  # folder of the view files of derived packs; no pack id begins with a dot
 
 
 class LocalBackend:
-    """Bundled and imported packs, and a store of runs, if there is one."""
+    """Bundled and imported packs, and the store of runs if there is one."""
 
     def __init__(
         self,
@@ -113,13 +113,13 @@ class LocalBackend:
         imported, bundled = self._catalogs
         if pack_id in bundled.entries():
             raise PackFormatError(f"{pack_id!r} is a pack that comes with clvlab: give yours another name")
-        if pack_id_of(Path(pack_id)) != pack_id:  # a path would lead out of the folder
+        if pack_id_of(Path(pack_id)) != pack_id:  # a path could lead out of the folder
             raise PackFormatError(f"{pack_id!r} can't be a pack id: give a plain name, as pack_id='mine'")
         imported.folder.mkdir(parents=True, exist_ok=True)
         with StagingPath(imported.folder) as scratch:
             made = scratch / pack_id
             importer.import_from(source, paths, made, importer.import_options(**options))
-            with self._store.alone():  # another process may import a pack of this name, or admit one, right now
+            with self._store.alone():  # another process may be importing or admitting a pack of this name
                 _admit(imported, made, pack_id)
         return self.pack(pack_id)
 
@@ -159,7 +159,7 @@ class LocalBackend:
         )
 
     def _open_feed(self, feed: Feed | str | None, fixture_ids: Sequence[int]) -> Feed:
-        """Return a feed; refuse to replay held-out fixtures, whose digest would differ and so hide them."""
+        """Return a feed; refuse to replay held-out fixtures, because their new digest would hide them."""
         made = feed_at(feed)
         if isinstance(made, ReplayFeed):
             self._without_held_out(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
@@ -171,11 +171,11 @@ class LocalBackend:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with self._store.alone():
             _admit(imported, made, captured.pack_id)
-        shutil.rmtree(made, ignore_errors=True)  # what is left if it was there already
+        shutil.rmtree(made, ignore_errors=True)  # it remains if the pack was already there
         return imported.open(captured.pack_id)
 
     def _check_open(self) -> None:
-        if self._closed:  # a sweep may outlive its laboratory, and be asked to seal
+        if self._closed:  # a sweep may outlive its laboratory, and still be asked to seal
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
 
     def _spec(self, request: RunRequest, agents: Sequence[AgentSpec], kind: str = "backtest") -> ReplaySpec:
@@ -227,7 +227,7 @@ class LocalBackend:
         return walk_grid(pack.source, request, agent, grid, folds, work, self._sums)
 
     def _record_trials(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
-        """Record the points of a grid before the first trial, and return how many others were on record."""
+        """Record the points of a grid before the first trial, and return the number of other trials on record."""
         if self._runs is None:
             return 0
         specs, pack = [], self.pack(request.pack).source
@@ -273,7 +273,7 @@ class LocalBackend:
         if content:
             try:
                 yield self._without_held_out(made_again(read_view(content, _VIEWS), finder(packs=self._packs())))
-            except PackError:  # its packs are elsewhere, so it is not at hand
+            except PackError:  # its packs are elsewhere, so it can't be opened
                 return
 
     def verify(self, run_id: str) -> VerificationResult:
@@ -308,14 +308,14 @@ class LocalBackend:
 
 @dataclass(frozen=True)
 class _TrialSeal:
-    """Backtests a point of a sweep where the sweep was made."""
+    """Backtests a point of a sweep in the laboratory of the sweep."""
 
     backend: LocalBackend | _Away
     request: RunRequest
     agent: str | Agent
 
     def __reduce__(self) -> tuple[type[_TrialSeal], tuple[LocalBackend | _Away, RunRequest, str | Agent]]:
-        """Go to another process, without a backend that keeps runs."""
+        """Pickle for another process, without a backend that keeps runs."""
         is_kept = isinstance(self.backend, _Away) or self.backend.keeps
         return _TrialSeal, (_Away(self.backend.where) if is_kept else LocalBackend(), self.request, self.agent)
 

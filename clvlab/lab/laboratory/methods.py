@@ -1,4 +1,4 @@
-"""The verbs over packs, agents and runs, in a laboratory or without one."""
+"""The functions over packs, agents and runs, in a laboratory or without one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Verbs:
 
     @names_checked
     def close(self) -> None:
-        """Release the file or the connections; a laboratory in memory is lost.
+        """Release the file or the connections; a laboratory in memory loses its contents.
 
         Examples
         --------
@@ -75,7 +75,7 @@ class Verbs:
 
     @names_checked
     def packs(self) -> Listing:
-        """List the imported and bundled packs, or those of the service.
+        """List the imported and bundled packs, or the packs of the service.
 
         Examples
         --------
@@ -87,7 +87,7 @@ class Verbs:
 
     @names_checked
     def runs(self, limit: int | None = 50) -> Listing:
-        """List runs, newest first: at most ``limit`` of them, or all.
+        """List runs, newest first: at most ``limit`` of them, or all if it is ``None``.
 
         Raises
         ------
@@ -129,9 +129,9 @@ class Verbs:
 
     @names_checked
     def verify(self, run: str | Result | Run) -> VerificationResult:
-        """Recompute the proof of a kept run from the stored bytes, here or at the service.
+        """Recompute the proof of a kept run from the stored bytes, on this machine or at the service.
 
-        A service also looks the anchor up on its chain; ``open_run(run_id).verify()`` always recomputes here.
+        A service also looks up the anchor on its chain; ``open_run(run_id).verify()`` always recomputes on this machine.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Verbs:
     def leaderboard(self) -> Listing:
         """Rank agents by mean CLV, in bps of probability, pooled over all their runs.
 
-        Agents that can't hold the past come first, whatever their rank: see ``hindsight_possible``.
+        Agents that can't know the past come first, whatever their rank: see ``hindsight_possible``.
 
         Examples
         --------
@@ -171,9 +171,9 @@ class Verbs:
     def sql(self, statement: str) -> Listing:
         """Answer a SQL statement in DuckDB's dialect.
 
-        The tables are ``runs``; ``agents``, ``scores`` and ``decisions`` of all sealed runs, with ``run_id``, in the columns
-        and units of the law; ``packs``; and, except at a service, ``fixtures``, ``ticks`` and ``results``, with ``pack_id``.
-        Files and networks are out of reach.
+        The tables ``runs`` and ``packs`` list runs and packs. ``agents``, ``scores`` and ``decisions`` have the columns and
+        units of the law, for all sealed runs, with ``run_id``. Except at a service there are also ``fixtures``, ``ticks`` and
+        ``results``, with ``pack_id``. A statement can't reach files or networks.
 
         Raises
         ------
@@ -227,25 +227,25 @@ class Verbs:
             Values of each parameter.
         executor
             Any ``concurrent.futures.Executor`` whose processes can import clvlab and read the pack's folder, such as that of a
-            Dask cluster (``Client.get_executor()``). By default this process, and all cores once a few seconds of work are
-            left. Results are the same.
+            Dask cluster (``Client.get_executor()``). By default the work is done in this process, and on all cores if more than
+            a few seconds of it are left. The results are the same.
         progress
-            Whether to show a bar in a notebook or terminal; or a callback for the number of points done and in all.
+            Whether to show a bar in a notebook or terminal; or a callback for the numbers of points done and of all points.
         earlier_trials
-            Trials made elsewhere before, which count as well.
+            Number of trials made elsewhere before, which count too.
         by
             Measure of the points: ``clv``, the law's; ``edge``, the value of the price taken at the closing probability; or
             ``price_ratio``.
         level
             Level of the intervals.
         resamples, seed
-            Of the distribution of the highest t by chance; at least 1,000 resamples.
+            Number of draws, at least 1,000, for the distribution of the highest t by chance, and their seed.
 
         Raises
         ------
         StatisticsError
-            The grid has no parameter or value, a value twice, or a parameter named as a column of the frame; a negative number
-            of earlier trials; an unknown measure; too few resamples.
+            The grid has no parameter or value, a value twice, or a parameter with the name of a column of the frame; the number
+            of earlier trials is negative; the measure is unknown; or there are too few resamples.
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
             As for ``backtest``; a note names the point of the grid.
         UnsupportedError
@@ -295,9 +295,9 @@ class Verbs:
         grid
             Values of each parameter.
         folds
-            Number of folds of nearly equal size; the first only trains.
+            Number of folds of nearly equal size; the first fold is only used for training.
         by
-            ``kickoff``, or a mapping from fixture to the name of its fold; folds follow in the order of their names.
+            ``kickoff``, or a mapping from each fixture to the name of its fold; folds are used in the order of their names.
         objective
             Measure that chooses points: ``clv``, ``edge`` or ``price_ratio``.
         level
@@ -308,7 +308,7 @@ class Verbs:
         Raises
         ------
         StatisticsError
-            An impossible grid or number of folds; no point with an interval in training; or an unknown measure.
+            The grid or number of folds is impossible, no point has an interval in training, or the measure is unknown.
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
             As for ``sweep``.
         UnsupportedError
@@ -344,7 +344,7 @@ class Verbs:
     ) -> Result:
         """Replay a pack through an agent, score it by the law, and seal the run.
 
-        A laboratory keeps the run once, however often it is made. A service backtests its templates.
+        A laboratory keeps a repeated run once. A service backtests its templates only.
 
         Parameters
         ----------
@@ -354,22 +354,22 @@ class Verbs:
             Name of a template (``clvlab.agents()``); a function with ``@clvlab.strategy``, or whose first parameter is named
             ``ticks``; a ``clvlab.TickAgent``; or ``file.py:name`` of one of these.
         params
-            Parameters of a template or strategy, where not its defaults.
+            Parameters of a template or strategy that differ from its defaults.
         fixtures
             Fixture ids; all by default.
         window
-            End rule, horizon and markets; ``pre_match``, 60 s, all markets by default.
+            End rule, horizon and markets; by default ``pre_match``, 60 s and all markets.
         close
-            The book whose prices are entry and close, in a pack that keeps its books; the consensus by default. It sets the
-            window's ``close_source``, which may not name another.
+            The book whose prices are entry and close, in a pack that keeps its books; by default the consensus. It sets the
+            window's ``close_source``, which may not name another book.
         policy
-            Limits of paper execution; scores do not depend on it.
+            Limits of paper execution; scores do not depend on them.
         audit
             Whether to audit an agent of yours for look-ahead before the seal.
         stepped
-            Whether a ``clvlab.TickAgent`` runs step by step, without an audit: its process, which the system must be able to
-            lock in, gets each message after its answer to the one before. Any other agent of yours gets blocks of messages, cut
-            at unpredictable places, and is compared with an uncut process.
+            Whether an agent of yours runs in steps, without an audit, in a process that the system must be able to isolate. A
+            ``clvlab.TickAgent`` gets each message after its answer to the one before. Any other agent gets blocks of messages,
+            cut at unpredictable places, and its decisions are compared with those of a process without cuts.
 
         Raises
         ------
@@ -380,9 +380,9 @@ class Verbs:
         LookaheadError
             The audit failed.
         WindowError, PackFormatError, PolicyError
-            Not a valid window; no fixture; not a ``clvlab.PolicyEnvelope``.
+            The window is not valid; there is no fixture; or the policy is not a ``clvlab.PolicyEnvelope``.
         ArgumentError
-            ``audit=False`` where no audit would be made.
+            ``audit=False`` was passed, although the agent is never audited.
         UnsupportedError
             A service got an agent of yours, a transcript, or ``audit=False``.
 
@@ -414,11 +414,11 @@ class Verbs:
         window: Window | None = None,
         agent_id: str = "bets",
     ) -> GradedBets:
-        r"""Score placed bets by the law, each at the last tick not later than it, and seal them.
+        r"""Score placed bets by the law, each at the last tick up to its time, and seal them.
 
         Bets on one side of a market at one tick are one decision, with stakes summed in cents; ``.bets`` has every row.
-        Rows that match no tick are in ``.unmatched`` with a reason, and are no evidence. The bettor's own price gives
-        ``edge_own_price_bps``, unverified. Only the meaning of columns is guessed, from usual names; ``.columns`` shows it.
+        Rows without a tick are in ``.unmatched`` with a reason, and are not in the evidence. ``edge_own_price_bps`` uses the
+        bettor's own, unverified price. Only the meaning of columns is guessed, from usual names; ``.columns`` shows it.
 
         Parameters
         ----------
@@ -432,11 +432,11 @@ class Verbs:
             Columns by meaning, as ``{"time": "placed_at"}``: ``time``, ``date``, ``fixture``, ``home``, ``away``, ``kickoff``,
             ``market``, ``side``, ``price``, ``stake``, ``book``, ``result``; None ignores one.
         market
-            The market of every row, instead of a column.
+            The market of every row, in place of a column.
         odds_format
-            ``decimal`` or ``american`` for ambiguous prices; or ``fractional`` or ``probability`` for all.
+            ``decimal`` or ``american`` for ambiguous prices; or ``fractional`` or ``probability`` for all prices.
         time_zone
-            IANA zone of times without one.
+            IANA time zone of times without an offset.
         time_format
             Format of times, as for ``strptime``; ISO 8601 and unix times by default.
         team_aliases
@@ -449,11 +449,11 @@ class Verbs:
         Raises
         ------
         SourceError
-            No bets, ambiguous columns, a time without a zone, or stakes in two currencies.
+            There are no bets, columns are ambiguous, a time has no zone, or stakes are in two currencies.
         OddsError
             The format of a price is ambiguous.
         UnsupportedError
-            At a service.
+            The laboratory is at a service.
 
         Examples
         --------
@@ -501,9 +501,9 @@ class Verbs:
         Raises
         ------
         ExecutorError
-            Not an executor, a broken one, or a process that died repeatedly.
+            The executor is not valid or is broken, or a process died repeatedly.
         PackFormatError
-            Not a list of packs.
+            The argument is not a list of packs.
 
         Examples
         --------
@@ -538,9 +538,9 @@ class Verbs:
         Raises
         ------
         DecisionError
-            No agent, or two with one name.
+            There is no agent, or two agents have one name.
         UnsupportedError
-            A service got an agent of yours, more than one fixture, a window or policy, or ``audit=False``.
+            A service got an agent of yours, more than one fixture, a window, a policy, or ``audit=False``.
 
         Examples
         --------
@@ -554,12 +554,12 @@ class Verbs:
 
     @names_checked
     def compare(self, runs: Sequence[Result | str], by: str = "clv", *, level: float = 0.95) -> Comparison:
-        """Compare agents over one pack with the first of them: settings, paired differences, common positions.
+        """Compare agents over one pack with the first agent: settings, paired differences, common positions.
 
         Parameters
         ----------
         runs
-            Backtests and competitions with at least two agents in all; in a laboratory also ids of runs.
+            Backtests and competitions with at least two agents in total; in a laboratory also ids of runs.
         by
             The measure: ``clv``, ``edge`` or ``price_ratio``.
         level
@@ -568,7 +568,7 @@ class Verbs:
         Raises
         ------
         StatisticsError
-            Fewer than two agents, different packs, or an unknown measure.
+            There are fewer than two agents, the packs differ, or the measure is unknown.
         UnknownRunError
             No sealed run has this id.
 

@@ -1,4 +1,4 @@
-"""A laboratory at a service, whose runs are read back as sealed bytes."""
+"""The backend at a service; runs are read back as sealed bytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _PAUSE_S = 1.0
 
 
 class HttpBackend:
-    """A service; what it can't do is refused with an alternative."""
+    """A service; unsupported calls are refused, and the error names an alternative."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.where = url
@@ -144,7 +144,7 @@ class HttpBackend:
         return self.open_run(run_id)
 
     def live(self, request: LiveRequest, agents: Sequence[AgentSpec], *, progress: Callable[[LiveView], None] | bool) -> Result:
-        """Deploy a template on the service's feed, or let several compete; an interrupt does not end the run."""
+        """Deploy one template on the service's feed, or let several compete; an interrupt does not end the run."""
         own = _changed_fields(replace(request, fixture=None), LiveRequest())
         if own:
             raise UnsupportedError(
@@ -167,13 +167,13 @@ class HttpBackend:
         return self.open_run(run_id)
 
     def _template(self, agent: AgentSpec, verb: str) -> str:
-        """Return the name of an agent's template, after a check of its parameters."""
+        """Check the parameters of an agent, and return the name of its template."""
         if not names_template(agent.agent):
             raise UnsupportedError(
                 f"{self.where} runs its own templates, and {_agent_text(agent)} is code of yours: {verb} in a Lab() here"
             )
         if agent.agent in TEMPLATES:
-            resolve(agent.agent, agent.params)  # a service passes over parameters that it doesn't know
+            resolve(agent.agent, agent.params)  # a service ignores unknown parameters
         return agent.agent
 
     def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result:
@@ -274,7 +274,7 @@ class LiveProgress:
 
 
 def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> RunProgress:
-    """Wait until a run is over, and return its last state."""
+    """Wait until a run has ended, and return its last state."""
     try:
         while (state := client.progress(run_id))["status"] in _UNDER_WAY:
             try:
@@ -289,7 +289,7 @@ def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -
 
 
 def _names(agents: Sequence[AgentSpec]) -> list[str]:
-    """Return the ids under which agents are entered."""
+    """Return the ids under which agents enter a run."""
     names = [agent.agent_id or str(agent.agent) for agent in agents]
     if not names or len(set(names)) != len(names):
         raise DecisionError(f"a run needs agents with unique ids, not {names}")

@@ -1,4 +1,4 @@
-"""Requests to a backend, and checks of the arguments that they are made of."""
+"""Requests to a backend, and checks of their arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Arguments of the verbs, checked by value.
 
 
-# Here and not where they are defined: what decides scores imports nothing that it can do without.
+# These are here and not where they are defined, because scoring code imports only necessary modules.
 for _settings in (Window, PolicyEnvelope):
     fields_checked(_settings)
 _WINDOW, _POLICY = Window(), PolicyEnvelope()
@@ -44,7 +44,7 @@ def several(packs: Sequence[Pack | str | Path]) -> list[Pack | str | Path]:
 
 
 def pack_argument(pack: Any) -> Pack | str | Path:
-    """Return a pack or the name of one; refuse anything else."""
+    """Return a pack or its name; refuse anything else."""
     if isinstance(pack, Pack | str | Path):
         return pack
     message = f"a pack is named by its id or folder, or is a pack, not {value_text(pack)}"
@@ -93,14 +93,14 @@ def check_audit(cuts: Any, seed: Any, max_rows: Any) -> None:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What agents decide over.
+    """The data that agents decide over, and the rules.
 
     Attributes
     ----------
     pack
         A pack, its id, or the path of its folder.
     fixtures
-        Fixture ids; `None` is all.
+        Fixture ids; `None` means all.
     """
 
     pack: Pack | str | Path
@@ -175,7 +175,7 @@ def agent_in_steps(agent: Any, *, stepped: Any) -> Any:
 def run_request(
     pack: Any, fixtures: Any = None, window: Any = None, policy: Any = None, *, audit: bool = True, close: str | None = None
 ) -> RunRequest:
-    """Return a request with defaults; ``close`` sets the window's ``close_source``, which may not differ."""
+    """Return a request with defaults; ``close`` sets the window's ``close_source``, which may not name another book."""
     own, chosen = pack_argument(pack), fixture_ids_argument(fixtures)
     if type(audit) is not bool:
         raise ArgumentError(f"audit is True or False, not {audit!r:.80}")
@@ -197,7 +197,7 @@ def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """How a feed is captured; no fixtures are all of them, and no ``until_ts_ms`` is no bound."""
+    """Settings of a capture; empty fixtures mean all, and without ``until_ts_ms`` there is no end time."""
 
     fixtures: tuple[int, ...]
     until_ts_ms: int | None
@@ -227,7 +227,7 @@ def agent_specs(
 
 
 def _entry(own: Any, name: str | None = None) -> AgentSpec:
-    """Return the entry of an agent, or of an agent with its parameters."""
+    """Return the entry of an agent, which may come with its parameters."""
     if name is not None and not isinstance(name, str):
         raise AgentError(f"an agent enters under a name, a text, not {name!r:.80}")
     match own:

@@ -103,7 +103,7 @@ PLAN_SCHEMA = "clvlab-plan/1"
 
 @dataclass(frozen=True)
 class LabPacks:
-    """Access to the packs of a laboratory, without what plans hold out."""
+    """Access to the packs of a laboratory, without held-out fixtures."""
 
     open: Callable[[LabPack | str | Path], LabPack]
     packs: Callable[[], Iterable[Pack]]
@@ -143,7 +143,7 @@ def make_plan(
     grid: Mapping[str, tuple[Any, ...]],
     hold: HoldOut,
 ) -> SearchPlan:
-    """Keep a plan in a laboratory; the same plan again returns the one that is kept."""
+    """Store a plan in a laboratory; the same plan again returns the stored one."""
     check_folds(hold.folds)
     pack = shelf.open(request.pack).source
     fixture_ids = pack.fixture_ids if request.fixtures is None else tuple(sorted(set(request.fixtures)))
@@ -171,7 +171,7 @@ def make_plan(
     kept = runs.searches.plan(payload, pack, held, shelf.packs())
 
     def request_for(fixtures: Sequence[int]) -> RunRequest:
-        """Return a request over fixtures of the pack that was planned over; refuse another content."""
+        """Return a request over fixtures of the planned pack; refuse a pack with another content hash."""
         found = shelf.open(request.pack)
         if found.content_hash != pack.content_hash:
             raise PackTamperedError(f"pack {pack.pack_id!r} of {kept.plan_id}", pack.content_hash, found.content_hash)
@@ -190,7 +190,7 @@ def make_plan(
 
 
 def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], request: RunRequest) -> dict[str, Any]:
-    """Return what is the same in an agent at all points of a grid."""
+    """Return the description of an agent that all points of a grid share."""
     for point in grid_points(grid):
         with at_point(point):
             agent = resolve(entry.agent, point, request.window)
@@ -200,7 +200,7 @@ def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], request: RunR
         "strategy_version": identity.strategy_version,
         "source_sha256": code_name(agent),
     }
-    if named["source_sha256"] is None:  # a template, whose version and window say the rest
+    if named["source_sha256"] is None:  # a template: its version and window complete the description
         return named
     config = {name: value for name, value in sealable(identity).items() if name not in grid}
     return named | {"config": config, "reads": [list(one) for one in identity.reads]}

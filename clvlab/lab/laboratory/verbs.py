@@ -1,4 +1,4 @@
-"""The functions that a notebook calls."""
+"""The functions for notebooks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from clvlab.sources.tables.files import Frame
 def lookahead_audit(
     agent: str | Agent, tape: Pack | Tape | str | Path, *, cuts: int = 24, seed: int | None = None, max_rows: int = 100_000
 ) -> AuditReport:
-    """Compare an agent's decisions on prefixes of a tape with its decisions on the whole.
+    """Compare an agent's decisions on prefixes of a tape with its decisions on the whole tape.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ def lookahead_audit(
     tape
         A tape; or a pack, its id, or the path of its folder.
     cuts
-        Number of prefixes, most of which end at a decision.
+        Number of prefixes; most of them end at a decision.
     seed
-        Chooses the cuts; random by default, and named in the report.
+        Seed of the cuts; random by default, and named in the report.
     max_rows
-        A tape with more rows is audited on some of its fixtures; at least 100 of these are drawn without regard to the agent's
-        decisions.
+        A tape with more rows is audited on some of its fixtures only; at least 100 of these are drawn without regard to the
+        agent's decisions.
 
     Examples
     --------
@@ -111,14 +111,15 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     ----------
     where
         An id such as ``"starter"``, the path of a folder or view file, or a URL such as ``s3://bucket/pack``. A folder is
-        verified on opening, a fixture at a URL when it is read. A view file needs its packs in its folder or in clvlab.
+        verified on opening; at a URL, each fixture is verified when it is read. A view file needs its packs in its folder or
+        in clvlab.
     content_hash
         The expected hash, as ``sha256:<hex>``.
 
     Raises
     ------
     UnknownPackError, RemoteError
-        No pack is there, or it can't be reached.
+        There is no pack, or it can't be reached.
     PackFormatError, PackTamperedError
         The pack is malformed, or differs from its manifest or the expected hash.
 
@@ -138,7 +139,7 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
 def concat(packs: Sequence[Pack | str | Path]) -> Pack:
     """Return several packs as one, without a copy; fixtures keep their ids.
 
-    The content hash follows from those of the packs, in any order.
+    The content hash follows from the hashes of the packs, whatever their order.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ def concat(packs: Sequence[Pack | str | Path]) -> Pack:
     Raises
     ------
     ViewError
-        No pack; different rules for closes or probabilities; or one id for two fixtures.
+        There is no pack, rules for closes or probabilities differ, or two fixtures have one id.
 
     Examples
     --------
@@ -163,18 +164,18 @@ def concat(packs: Sequence[Pack | str | Path]) -> Pack:
 
 @names_checked
 def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path | None = None) -> Joined:
-    """Return the first pack with the prices of the others as books; ticks, closes and ids are those of the first.
+    """Return the first pack with the prices of the others as books; it keeps its own ticks, closes and ids.
 
     Fixtures are matched one to one by teams, kickoff and prices; ambiguous or contradictory matches are refused, and
-    ``.matching`` lists all. A price of another source is known from the first tick at or after it. Agents see the books with
-    ``books=True``; ``Window(close_source=...)`` takes the closes from one of them.
+    ``.matching`` lists all. Agents with ``books=True`` see the books, each price from the first tick at or after its time;
+    ``Window(close_source=...)`` takes the closes from one of the books.
 
     Parameters
     ----------
     packs
         At least two packs, their ids, or the paths of their folders: each becomes a book named after its provider.
     team_aliases
-        A TOML file of further team names, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``. Those in use become
+        A TOML file of further team names, ``teams = [["Wolves", "Wolverhampton Wanderers"]]``. The names in use become
         part of the join, which then no longer needs the file.
 
     Raises
@@ -182,9 +183,9 @@ def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path
     SourceError
         The file of names does not exist.
     ViewError
-        Fewer than two sources, or one without a fixture of the first.
+        There are fewer than two sources, or one has no fixture of the first.
     HeldOutError
-        A plan holds out fixtures of one of them.
+        A plan holds out fixtures of a source.
 
     Examples
     --------
@@ -200,7 +201,7 @@ def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path
 
 @names_checked
 def open_run(path: str | Path) -> Run:
-    """Read a stored run without verification; ``.verify()`` recomputes its proof.
+    """Read a stored run without verifying it; ``.verify()`` recomputes its proof.
 
     Parameters
     ----------
@@ -235,7 +236,7 @@ def import_odds(
     lenient: bool = True,
     **options: Any,
 ) -> Pack:
-    """Import a provider's files, or a frame, as a pack and open it; ``.quality`` reports on the import.
+    """Import a provider's files or a frame as a pack, and open it; ``.quality`` reports on the import.
 
     Parameters
     ----------
@@ -249,7 +250,7 @@ def import_odds(
     out
         Folder of the new pack, whose name becomes the pack id.
     lenient
-        Skip unreadable rows and files, and count them in ``.quality``; ``False`` stops at the first.
+        Whether to skip unreadable rows and files, and count them in ``.quality``; ``False`` stops at the first.
     **options
         ``margin``, ``min_books``, ``max_age_s``, ``max_overround``, ``weights``, ``odds_format``, ``time_zone``, ``books``,
         ``closing``, ``mapping`` (a mapping or the path of a YAML file), ``max_close_age_s`` and ``progress``, each as for
@@ -260,9 +261,9 @@ def import_odds(
     SourceError, OddsError
         The files can't be read.
     PackFormatError
-        There is a pack in that folder already.
+        The folder already has a pack.
     ArgumentError
-        An unknown option.
+        An option is unknown.
 
     Examples
     --------
@@ -293,7 +294,7 @@ def imports(
     executor: Executor | None = None,
     **options: Any,
 ) -> tuple[Pack, ...]:
-    """Import several packs, as ``import_odds`` does one, and open them; packs made before a failure stay.
+    """Import several packs with ``import_odds``, and open them; packs made before a failure stay.
 
     Parameters
     ----------
@@ -326,14 +327,14 @@ def imports(
 
 @names_checked
 def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95) -> Leaderboard:
-    """Rank backtests by mean CLV; the intervals that it shows have no effect on the ranks.
+    """Rank backtests by mean CLV; the intervals have no effect on the ranks.
 
     Parameters
     ----------
     runs
         Backtests and competitions, over the same packs or not.
     by
-        Measure by which rows are sorted: ``clv``, ``edge`` or ``price_ratio``; ranks are always by CLV, as the law says.
+        Measure by which rows are sorted: ``clv``, ``edge`` or ``price_ratio``. Ranks are always by CLV, as in the law.
     level
         Level of the intervals.
 
@@ -355,7 +356,7 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
 
 @names_checked
 def packs() -> Listing:
-    """List the bundled packs; ``Lab().packs()`` lists imported ones too.
+    """List the bundled packs; ``Lab().packs()`` lists imported packs too.
 
     Examples
     --------

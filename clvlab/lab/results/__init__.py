@@ -1,1 +1,1 @@
-"""What a run says, as objects that show themselves."""
+"""Results of runs, as objects with cards and tables."""

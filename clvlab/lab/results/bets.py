@@ -47,17 +47,17 @@ class GradedBets(Result):
 
     @property
     def report(self) -> Report:
-        """The report of the run, with the rows under ``bets``; the bettor's claims are ``untrusted``."""
+        """The report of the run, with the rows under ``bets``; the bettor's claims in them are ``untrusted``."""
         return Report(super().report | {"bets": self._rows.facts()})
 
     @property
     def bets(self) -> Scores:
         """One row per bet of the record.
 
-        ``told_*`` is the text of each cell; ``unmatched`` and ``detail`` say why a row is not on the tape; ``seq, reason,
-        entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps`` and ``at_close`` are those of its decision; ``flags``
-        are from ``clvlab.bets.grades.FLAGS``. ``own_odds_milli, own_result, edge_own_price_bps`` and ``profit_own_price`` are
-        the bettor's unverified claims.
+        ``told_*`` columns have the text of each cell; ``unmatched`` and ``detail`` say why a row is not on the tape; ``seq,
+        reason, entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps`` and ``at_close`` belong to its decision;
+        ``flags`` are from ``clvlab.bets.grades.FLAGS``. ``own_odds_milli, own_result, edge_own_price_bps`` and
+        ``profit_own_price`` are unverified claims of the bettor.
         """
         return Scores(self._rows.frame)
 
@@ -68,12 +68,12 @@ class GradedBets(Result):
 
     @property
     def flags(self) -> dict[str, int]:
-        """How many rows carry each flag."""
+        """Number of rows with each flag."""
         return self._rows.flags
 
     @property
     def columns(self) -> dict[str, str]:
-        """The column of the record by its meaning."""
+        """The column of the record for each meaning."""
         return {str(meaning): name for meaning, name in self._rows.columns.names.items()}
 
     @property
@@ -83,7 +83,7 @@ class GradedBets(Result):
 
     @property
     def by_book(self) -> pl.DataFrame:
-        """One row per bookmaker of the record: bets, scored ones, mean CLV, and mean edge at the bettor's own prices."""
+        """One row per bookmaker of the record: bets, scored bets, mean CLV, and mean edge at the bettor's own prices."""
         return self._rows.by_book
 
     @property

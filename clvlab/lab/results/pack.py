@@ -41,7 +41,7 @@ class Pack(Exportable):
     pack
         The stored pack.
     hold_out
-        Returns it without the fixtures that plans hold out now, also plans made after it was opened.
+        A function that leaves out the currently held-out fixtures, including those of plans made after the pack was opened.
     """
 
     def __init__(self, pack: reader.Pack, hold_out: Callable[[reader.Pack], reader.Pack] | None = None) -> None:
@@ -49,13 +49,13 @@ class Pack(Exportable):
 
     @property
     def source(self) -> reader.Pack:
-        """The pack without fixtures that are held out now."""
+        """The pack without currently held-out fixtures."""
         if self._hold_out is not None:
-            self._pack = self._hold_out(self._pack)  # the same object, and what it has cached, while nothing changes
+            self._pack = self._hold_out(self._pack)  # while no plan changes, this is the same object with its caches
         return self._pack
 
     def __reduce__(self) -> tuple[type[Pack], tuple[reader.Pack]]:
-        """Go to another process without held-out fixtures."""
+        """Pickle without held-out fixtures."""
         return Pack, (self.source,)
 
     @property
@@ -85,7 +85,7 @@ class Pack(Exportable):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per fixture: id, names, kickoff, rows, announced kickoff, and what agents may know of it."""
+        """One row per fixture: id, names, kickoff, rows, announced kickoff, and the facts that agents may know."""
         manifest = self.source.manifest
         actual = manifest.kickoff is KickoffKind.ACTUAL
         announced = [one.scheduled_ts_ms if actual else one.kickoff_ts_ms for one in manifest.fixtures]
@@ -120,14 +120,14 @@ class Pack(Exportable):
         min_books: int | None = None,
         drop_close_older_than_s: int | None = None,
     ) -> Pack:
-        """Return a view of the pack, which is a pack without a copy.
+        """Return a view of the pack: a filtered pack without a copy.
 
-        ``.removed`` counts what each filter left out. The content hash follows from this pack's and the filters.
+        ``.removed`` says how much each filter left out. The content hash follows from this pack's hash and the filters.
 
         Parameters
         ----------
         league, season
-            One or several, in the pack's names: ``E0``, ``2025-26``.
+            One or several names, as the pack spells them: ``E0``, ``2025-26``.
         after, before
             Kickoffs from ``after`` up to, not including, ``before``: a day from midnight UTC, or a time with its zone. Fixtures
             without a kickoff are left out.
@@ -139,14 +139,14 @@ class Pack(Exportable):
         max_overround
             A message with a larger overround, such as 0.15, is marked suspended, without prices.
         min_books
-            So is a message of a market that fewer books price, in a pack that keeps its books.
+            A message of a market with prices from fewer books is also marked suspended, in a pack that keeps its books.
         drop_close_older_than_s
-            An older closing message does not count: decisions on it have the reason ``closing_stale``.
+            An older closing message does not count: decisions on its market have the reason ``closing_stale``.
 
         Raises
         ------
         ViewError
-            The pack does not have a league, season or fixture; a value is not valid; or nothing is left.
+            The pack does not have a league, season or fixture; a value is not valid; or the view is empty.
 
         Examples
         --------
@@ -170,13 +170,13 @@ class Pack(Exportable):
 
     @property
     def removed(self) -> pl.DataFrame:
-        """What each filter of a view left out, in their order; empty for any other pack."""
+        """One row per filter of a view, in their order, with the number of removed items; empty for any other pack."""
         source = self.source
         return removed(source) if isinstance(source, DerivedPack) else pl.DataFrame(schema=REMOVED)
 
     @names_checked
     def save(self, path: str | Path) -> Path:
-        """Write a view file, which ``open_pack`` opens where the packs are that this one is derived from.
+        """Write a view file; ``open_pack`` opens it if the packs of the view are in the same folder, or come with clvlab.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class Pack(Exportable):
         Raises
         ------
         PackFormatError, UnknownFixtureError
-            Not a list of fixture ids, or an id that the pack does not have.
+            The argument is not a list of fixture ids, or the pack does not have an id.
         """
         return self.source.tape(fixture_ids_argument(fixture_ids)).ticks().collect(engine="in-memory")
 
@@ -207,12 +207,12 @@ class Pack(Exportable):
         self, window: Window | None = None, *, hours: Sequence[float] = HOURS, level: float = 0.95,
         fixture_ids: Sequence[int] | None = None,
     ) -> PricePath:  # fmt: skip
-        """Return whether prices drift from opening to close and result, and when the move was known.
+        """Return the path of prices: whether they drift from opening to close and result, and when the move was known.
 
         Parameters
         ----------
         window
-            Where fixtures close, and which markets count; up to the kickoff by default.
+            Window that closes fixtures and selects markets; by default it ends at the kickoff.
         hours
             Hours before the close at which the share of the move is measured.
         level
@@ -259,7 +259,7 @@ def merge_holdouts(made: reader.Pack, packs: Sequence[Pack]) -> Pack:
 
 
 def joint_hold_out(packs: Sequence[Pack]) -> Callable[[reader.Pack], reader.Pack] | None:
-    """Return a function that leaves out what the plans of any of these packs' laboratories hold out."""
+    """Return a function that leaves out the fixtures held out by plans in any laboratory of these packs."""
     filters = list(dict.fromkeys(pack.hold_out for pack in packs if pack.hold_out is not None))
     return partial(_hold_out_all, filters) if len(filters) > 1 else next(iter(filters), None)
 
@@ -310,7 +310,7 @@ class Joined(Pack):
 
     @cached_property
     def unread(self) -> list[UnreadKey]:
-        """Markets of the sources whose keys can't be read, and which are matched with no other."""
+        """Markets of the sources whose keys can't be read, so they match no other market."""
         parents = self.source.derivation.parents
         return unread_keys(sorted({key for parent in parents for key in parent.tape().series["market_key"].unique()}))
 

@@ -35,7 +35,7 @@ _FIRST = ("points of the grid", "training fixtures", "planned as entry", "opened
 
 @dataclass(frozen=True)
 class PlanVerbs:
-    """The functions of a laboratory that a plan needs; ``trials`` counts those on record over the pack."""
+    """The functions of a laboratory that a plan needs; ``trials`` counts the trials on record over the pack."""
 
     kept: Callable[[], KeptPlan]
     sweep: Callable[[GridWork], Sweep]
@@ -53,7 +53,7 @@ class SearchPlan(Exportable):
     grid
         Values of each parameter.
     training, held_out
-        Fixtures of the search, and those held out until ``open``.
+        Fixtures of the search, and fixtures that are held out until ``open``.
     """
 
     grid: Mapping[str, tuple[Any, ...]]
@@ -95,23 +95,24 @@ class SearchPlan(Exportable):
         params
             A point of the grid; by default the best in a sweep of the training fixtures.
         again
-            Open for another configuration than before, which the log shows. The same configuration returns the same run.
+            Whether to open for a configuration other than before, which the log then shows. The same configuration always
+            returns the same run.
 
         Raises
         ------
         StatisticsError
-            Not a point of the grid, or not the planned agent.
+            The parameters are not a point of the grid, or the agent is not the planned one.
         LogConflictError
             The hold-out was opened for another configuration, and ``again`` is False.
         PackTamperedError
-            The pack has changed since it was planned over.
+            The pack has changed since the plan was made.
         """
         if type(again) is not bool:
             raise StatisticsError(f"again is True or False, not {again!r:.80}")
         chosen = self.sweep(progress=False).best().params if params is None else params
         if not isinstance(chosen, Mapping):
             raise StatisticsError(f"a point of the grid is a mapping from parameters to values, not {chosen!r:.80}")
-        # The grid's own value, of its own type: 20.0 is 20 in Python, and would be another configuration in the log.
+        # Use the grid's own value with its type: 20.0 equals 20 in Python, but would be another configuration in the log.
         point = {
             name: value
             for name, values in self.grid.items()
@@ -125,7 +126,7 @@ class SearchPlan(Exportable):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per fact of the plan now: (fact, value)."""
+        """One row per fact of the plan in its current state: (fact, value)."""
         kept = self.verbs.kept()
         points = 1
         for values in self.grid.values():

@@ -1,4 +1,4 @@
-"""The results of a sealed run: made here, or read from a store or a service."""
+"""The results of a sealed run, which is made here, or read from a store or a service."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from clvlab.words import counted, mean_clv
 class Result(Exportable):
     """The result of a sealed run: a backtest, a competition, or the run of a deployed agent.
 
-    A run that was not made here is read from its sealed bytes, and verified.
+    A run from elsewhere is read from its sealed bytes and verified.
 
     Parameters
     ----------
     source
         The run.
     view
-        The view file of its pack, if that is derived.
+        The view file of the pack, if the pack is derived.
     """
 
     def __init__(self, source: Run, view: bytes = b"") -> None:
@@ -77,7 +77,7 @@ class Result(Exportable):
 
     @cached_property
     def read(self) -> Run:
-        """The run as made here, or as read by its verification.
+        """The run, as it was made here or read by its verification.
 
         Raises
         ------
@@ -109,10 +109,10 @@ class Result(Exportable):
 
     @property
     def scores(self) -> Scores:
-        """``SCORES``: one row per decision of all agents, abstentions and invalid ones included.
+        """``SCORES``: one row per decision of all agents, including abstentions and invalid decisions.
 
-        ``at_close`` is whether it was entered at the closing message of its market; ``in_gap`` whether a gap of the pack's
-        capture touches entry or close, ``None`` without the pack.
+        ``at_close`` is whether the entry is at the closing message of its market. ``in_gap`` is whether a gap of the pack's
+        capture touches entry or close, or ``None`` without the pack.
         """
         run = self.read
         try:
@@ -135,7 +135,7 @@ class Result(Exportable):
 
     @property
     def audits(self) -> dict[str, AuditReport]:
-        """The look-ahead audits of your own agents, by agent id, in a run made here."""
+        """The look-ahead audits of your own agents, by agent id, for a run made here."""
         return {name: AuditReport(one) for name, one in self.source.audits.items()}
 
     @property
@@ -145,7 +145,7 @@ class Result(Exportable):
         Raises
         ------
         UnsupportedError
-            The run has several agents, or is of a deployed agent.
+            The run has several agents, or belongs to a deployed agent.
         UnknownPackError
             The pack is not at hand.
         """
@@ -179,16 +179,16 @@ class Result(Exportable):
         draws
             Number of moves of the decisions to other fixtures, and to later messages.
         seed
-            Seed of all of them.
+            Seed of flips and moves.
 
         Raises
         ------
         UnknownAgentError
-            The run does not have the agent, or has several and no id was passed.
+            The run does not have the agent, or it has several and no id was passed.
         UnknownPackError
             The pack of the run is not at hand.
         StatisticsError
-            A level outside 0..1, or no resample or draw.
+            The level is outside 0..1, or there are no resamples or draws.
 
         Examples
         --------
@@ -212,7 +212,7 @@ class Result(Exportable):
 
     @names_checked
     def moved_lines(self, agent_id: str | None = None, *, level: float = 0.95) -> MovedLines:
-        """Price the decisions of one agent whose line was not quoted at the close; these count in no score or mean CLV.
+        """Price the decisions of one agent whose line was not quoted at the close; no score or mean CLV includes them.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class Result(Exportable):
         UnknownAgentError, UnknownPackError
             As for ``tear_sheet``.
         StatisticsError
-            A level outside 0..1.
+            The level is outside 0..1.
 
         Examples
         --------
@@ -260,7 +260,7 @@ class Result(Exportable):
         span_ms
             First and last time of the picture, UTC milliseconds; the whole market by default.
         only
-            A tear sheet of some decisions, or its ``.selection``, which limits fixtures and markets.
+            A tear sheet of some decisions, or its ``.selection``; it limits fixtures and markets.
 
         Raises
         ------
@@ -296,7 +296,7 @@ class Result(Exportable):
 
     @cached_property
     def plot(self) -> Plots:
-        """The pictures of the tear sheet: ``bt.plot.clv()``, also on axes of yours."""
+        """The pictures of the tear sheet, such as ``bt.plot.clv()``; each can also be drawn on your axes."""
         return self.tear_sheet().plot
 
     def verify(self) -> VerificationResult:
@@ -304,7 +304,7 @@ class Result(Exportable):
         return VerificationResult(self.source.verification)
 
     def _agent(self, agent_id: str | None) -> str:
-        """Return the id of an agent, which may be left out of one."""
+        """Return the id of an agent; it may be left out if there is only one agent."""
         own = self.agent_ids
         if agent_id is None and len(own) > 1:
             raise UnknownAgentError(
@@ -318,7 +318,7 @@ class Result(Exportable):
     def _part(self, agent_id: str | None) -> Run:
         """Return the run of one agent, with its pack."""
         meant = self.parts[self.agent_ids.index(self._agent(agent_id))]
-        return meant.knowing(pack=self.pack)  # packs are looked through once, and not again for each agent
+        return meant.knowing(pack=self.pack)  # packs are searched once, and not for each agent
 
     @property
     def _title(self) -> str:

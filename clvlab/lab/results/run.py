@@ -46,7 +46,7 @@ class VerificationResult(Exportable):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """One row per check: name, verdict, what it rests on."""
+        """One row per check: name, verdict, basis."""
         rows = [(name, check.verdict.value, check.detail) for name, check in self.source.checks.items()]
         return pl.DataFrame(rows, schema=dict.fromkeys(("check", "verdict", "detail"), pl.String), orient="row")
 
@@ -64,7 +64,7 @@ class VerificationResult(Exportable):
 
 
 class Run:
-    """A sealed run; ``view`` is the view file of its pack, if that is derived."""
+    """A sealed run; ``view`` is the view file of its pack if the pack is derived."""
 
     def __init__(self, run: SealedRun, receipts: bytes = b"", anchor: Anchor | None = None, view: bytes = b"") -> None:
         self.source = run
@@ -100,7 +100,7 @@ class Run:
         return inspect_decision(self.source, seq)
 
     def proof_card(self) -> ProofCard:
-        """Verify the run and return its proof card: what ran, what is sealed, the seven checks."""
+        """Verify the run and return its proof card: the run, its seal, and the seven checks."""
         return ProofCard(self.verify().source)
 
     def browse(self) -> EvidenceBrowser:
@@ -128,7 +128,7 @@ class Run:
         Raises
         ------
         FileError
-            Not the path of a folder.
+            The path does not name a folder.
         RunConflictError
             The folder has other bytes under the same id.
         """
@@ -139,7 +139,7 @@ class Run:
         return run_folder.keep(self.source, folder, self.receipts, self.view)
 
     def push(self, url: str) -> str:
-        """Upload the run to a bucket, as ``url/<run_id>/``, and return its URL; other bytes are never overwritten.
+        """Upload the run to a bucket as ``url/<run_id>/``, and return its URL; different bytes there are never overwritten.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class Run:
 
 
 def _check_seq(seq: object) -> None:
-    """Refuse a number of a line that is not a whole number."""
+    """Refuse a line number that is not a whole number."""
     if type(seq) is not int or seq < 0:
         raise EvidenceError(f"a line of the evidence is named by its number, a whole one from 0 on, not {seq!r:.80}")
 

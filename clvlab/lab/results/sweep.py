@@ -1,4 +1,4 @@
-"""A sweep: one agent with many parameters over one tape, and what is left of the best when all the trials are counted."""
+"""A sweep: one agent with many parameters over one tape, judged with all trials counted."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# How a search is worked on, and what its agent is called.
+# The executor and progress of a search, and the name of its agent.
 
 
 @dataclass(frozen=True, slots=True)
 class GridWork:
-    """How a search is worked on.
+    """The executor and progress of a search.
 
     Attributes
     ----------
     executor
-        Who computes; see ``parallel_map``.
+        The executor of the work; see ``parallel_map``.
     progress
-        Whether a bar is shown, or what is told of each point.
+        Whether a bar is shown; or a callback for each point.
     """
 
     executor: Executor | None = None
@@ -87,7 +87,7 @@ class _Setting:
 
     def score(self, params: Mapping[str, Any]) -> pl.DataFrame:
         """Run the agent again at a point."""
-        self.pack.source.check_open(self.search.fixture_ids)  # a plan may hold them out by now
+        self.pack.source.check_open(self.search.fixture_ids)  # a plan may now hold them out
         return point_scores(self.search, params)
 
 
@@ -124,7 +124,7 @@ class Trial:
 
 
 def check_draws(level: float, seed: int, resamples: int) -> None:
-    """Refuse invalid settings, and too few resamples, of a sweep."""
+    """Refuse invalid settings or too few resamples of a sweep."""
     check_settings(level, seed, resamples=resamples)
     if resamples < _LEAST_RESAMPLES:
         raise StatisticsError(
@@ -145,9 +145,9 @@ def sweep_grid(
     executor: Executor | None = None,
     progress: Progress | bool = True,
 ) -> tuple[Trial, ...]:
-    """Score an agent at every point of a grid, the last parameter fastest; see ``clvlab.sweep``.
+    """Score an agent at every point of a grid; the last parameter changes fastest; see ``clvlab.sweep``.
 
-    ``seal`` makes a backtest of the parameters of a point.
+    ``seal`` backtests a point with its parameters.
     """
     taken = [name for name in grid if name in _COLUMNS]
     if taken:
@@ -175,13 +175,13 @@ class Sweep(Exportable):
     grid
         Values of each parameter.
     earlier_trials
-        Trials made before, which count as well.
+        Number of trials made before, which count too.
     by
         Measure of the points: ``clv``, ``edge`` or ``price_ratio``.
     level
-        Of the intervals.
+        Level of the intervals.
     resamples, seed
-        Of the distribution of the highest t by chance.
+        Number of draws for the distribution of the highest t by chance, and their seed.
     """
 
     sources: tuple[Trial, ...]
@@ -199,7 +199,7 @@ class Sweep(Exportable):
 
     @property
     def trials(self) -> int:
-        """Trials on record: the points of the grid, and trials made before."""
+        """Number of trials on record: the points of the grid, and the trials made before."""
         return len(self.sources) + self.earlier_trials
 
     @property
@@ -224,9 +224,9 @@ class Sweep(Exportable):
     def frame(self) -> pl.DataFrame:
         """One row per point: parameters, ``n`` decisions, ``fixtures``, mean, ``low``, ``high``, ``t``.
 
-        ``p_alone`` is the one-sided p-value without correction, ``p_family`` that of the highest over all trials, ``p_worst``
-        the same if every unseen fixture loses the whole price; see ``clvlab.statistics.Family``. They are ``None`` with fewer
-        than five fixtures. The means by the other measures come last. Entries at the closing message are left out.
+        ``p_alone`` is the one-sided p-value without correction. ``p_family`` is corrected for all trials, and ``p_worst`` too
+        if the unseen fixture loses its whole price; see ``clvlab.statistics.Family``. They are ``None`` with fewer than five
+        fixtures. The means by the other measures come last. Entries at the closing message are left out.
         """
         found = mean_table(self._each, self._measure, self.level)
         table = found.rename({"p_value": "p_alone"})
@@ -237,7 +237,7 @@ class Sweep(Exportable):
 
     @names_checked
     def best(self, by: str | None = None) -> Trial:
-        """Return the point with the highest mean among those with an interval; the first of equals.
+        """Return the point with the highest mean among those with an interval; of equal points, the first.
 
         Parameters
         ----------
@@ -262,14 +262,14 @@ class Sweep(Exportable):
         Parameters
         ----------
         blocks
-            Number of blocks of fixtures by kickoff, even, from 4 to 20; all halves of them are tried.
+            Even number, from 4 to 20, of blocks of fixtures by kickoff; all halves of the blocks are tried.
         statistic
-            What ranks points: ``mean`` of the measure of this sweep, or its cluster ``t``.
+            Statistic that ranks points: ``mean`` of the measure of this sweep, or its cluster ``t``.
 
         Raises
         ------
         StatisticsError
-            Too few points or fixtures, or an odd number of blocks.
+            There are too few points or fixtures, or the number of blocks is odd.
 
         Examples
         --------
@@ -285,7 +285,7 @@ class Sweep(Exportable):
 
     @names_checked
     def heatmap(self, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the mean over two parameters, averaged over the others; by default the first two with several values.
+        """Draw the mean over two parameters, by default the first two with several values, averaged over the others.
 
         A dot marks a point whose family-wise p-value is below 1 - ``level``.
 
@@ -334,7 +334,7 @@ class Sweep(Exportable):
 
     @property
     def verdict(self) -> Verdict:
-        """The judgement of the points, corrected for all trials, in one sentence."""
+        """The verdict on the points in one sentence, corrected for all trials."""
         return sweep_verdict(self.frame, self.trials, 1 - self.level)
 
     def _repr_html_(self) -> Html:

@@ -48,13 +48,13 @@ class Forward:
     Attributes
     ----------
     fold
-        Number of the test fold, from 1; fold 0 only trains.
+        Number of the test fold, from 1; fold 0 is only used for training.
     params
-        The best point.
+        Parameters of the best point.
     train_mean, test_mean
-        Of the measure, in its unit; in the test fold over decisions after the last training close, `None` without any.
+        Means of the measure, in its unit. The test fold counts decisions after the last training close; `None` without any.
     n, removed
-        Decisions of the test fold that count, and those made before the last training close.
+        Number of decisions of the test fold that count, and of those made before the last training close.
     """
 
     fold: int
@@ -74,7 +74,7 @@ class WalkForward(Exportable):
     Attributes
     ----------
     steps
-        One for each fold but the first.
+        One step for each fold but the first.
     run
         The decisions out of sample, scored as one run.
     by
@@ -138,7 +138,7 @@ class WalkForward(Exportable):
 
     @property
     def verdict(self) -> Verdict:
-        """The judgement of the choices out of sample, in one sentence."""
+        """The verdict on the choices out of sample, in one sentence."""
         found = self.sheet.means[self.by]
         return verdict(
             found.mean, found.low, found.high, fixtures=found.n_clusters, unit=self._measure.unit, wording=_OUT_OF_SAMPLE,
@@ -187,9 +187,9 @@ def walk(
     executor: Executor | None = None,
     progress: Progress | bool = True,
 ) -> WalkForward:
-    """Score a grid on every fold, and the best point so far on the next; see ``clvlab.walk_forward``.
+    """Score a grid on every fold, and choose the best point so far for the next fold; see ``clvlab.walk_forward``.
 
-    An agent starts again for each fold, so that it learns nothing across folds.
+    An agent starts again for each fold, so it learns nothing from other folds.
     """
     whole_window, measure = window or Window(), measure_of(by)
     points, closed_ms = list(grid_points(grid)), 0
@@ -222,7 +222,7 @@ def walk(
 
 
 def _best(parts: Sequence[Clusters]) -> tuple[int, float]:
-    """Return the point with the highest mean over some folds, among those with an interval, and the mean."""
+    """Return the point with the highest mean over some folds among those with an interval, and its mean."""
     stacked = Clusters(*(np.vstack([getattr(part, name) for part in parts]) for name in ("sums", "counts", "squares")))
     means = [np.nan if one.low is None or one.mean is None else one.mean for one in estimates(stacked)]
     if np.isnan(means).all():

@@ -1,1 +1,1 @@
-"""Widgets: what a notebook shows live."""
+"""Widgets: the live displays of a notebook."""

@@ -28,7 +28,7 @@ from clvlab.words import counted
 # The widget: controls that move an ``Exploration``, and a plotly figure of its view.
 
 
-# A widget of no height that makes plotly figures next to it follow the width of the cell.
+# An invisible widget that fits the plotly figures next to it to the width of the cell.
 #
 # The figure widget draws before its cell is on the page, at a default width, and looks again only when the window
 # changes.
@@ -58,7 +58,7 @@ def fitter() -> Any:
     )
 
 
-# A widget of no height that hears the keys pressed in the explorer, and names its parts for screen readers.
+# An invisible widget that receives the keys pressed in the explorer, and names its parts for screen readers.
 #
 # The shortcuts of JupyterLab are off there: ``b`` would put a cell below this one.
 
@@ -76,7 +76,7 @@ KEYS = {
 }
 """What each key does, by its name in a browser."""
 
-# A field or list that has the focus gets its keys; a button keeps its own Space and the slider its arrows.
+# A field or list with the focus gets its keys; a button keeps Space, and the slider keeps its arrow keys.
 _KEYS_ESM = """
 const FIELDS = "input:not([type=button]), textarea, select, [contenteditable=true]";
 export default {
@@ -128,11 +128,11 @@ def keyboard(pressed: Callable[[str], object], label: str) -> Any:
     return made
 
 
-# The style of the explorer: the places of its parts, in the colours of the page.
+# The style of the explorer: the layout of its parts, in the colours of the page.
 
 
-# Colours of the figure follow the theme of the page; what plotly draws on its own ground keeps its own. The record
-# is next to the chart if there is room, else below it.
+# Colours of the figure follow the theme of the page; parts on plotly's own background keep plotly's colours. The record
+# is next to the chart if there is room, otherwise below it.
 STYLE = """<style>
 .clvlab-explorer{color:var(--jp-content-font-color1,inherit);container-type:inline-size}
 .clvlab-explorer .infolayer text,.clvlab-explorer .xaxislayer-above text,.clvlab-explorer .yaxislayer-above text
@@ -151,9 +151,9 @@ STYLE = """<style>
 </style>"""
 
 
-_MOST_FIXTURES = 300  # in the list at once; the search narrows it
+_MOST_FIXTURES = 300  # largest number in the list at once; the search narrows it
 _SEARCH = "team, date or number"
-_STEPS = 60  # of the replay, from the first message to the last
+_STEPS = 60  # number of steps of the replay, from the first message to the last
 _SPEEDS = {"¼×": 1600, "½×": 800, "1×": 400, "2×": 200, "4×": 100}  # milliseconds a step; a step takes some 40
 _CONFIG = {
     "displaylogo": False,
@@ -255,7 +255,7 @@ class ExplorerWidget:
                 self.speed.value = intervals[min(max(at, 0), len(intervals) - 1)]
 
     def _go(self, messages: int) -> None:
-        """Stop, and go a few messages on or back."""
+        """Stop the replay, and move it forward or back by some messages."""
         self.play.playing = False
         self.slider.value = min(max(self.slider.value + messages, 0), self.slider.max)
 
@@ -322,7 +322,7 @@ class ExplorerWidget:
         self._set_figure(explorer.view)
 
     def _set_figure(self, view: Any) -> None:
-        figure, self._quiet = self.figure, True  # a new range is no zoom
+        figure, self._quiet = self.figure, True  # a new range is not a zoom
         try:
             with figure.batch_update():
                 figure.data = ()
@@ -351,7 +351,7 @@ class ExplorerWidget:
         with figure.batch_update():
             for trace, new in zip(figure.data, traces(self.explorer.view, self.seq), strict=True):
                 trace.update({name: value for name, value in new.items() if name in _MOVING})
-            if self.explorer.span_ms is None:  # in a zoom a person has chosen both axes
+            if self.explorer.span_ms is None:  # in a zoom the user has chosen both axes
                 figure.layout.yaxis.range = reach(self.explorer.view)
         self._show_record()
 
@@ -384,7 +384,7 @@ class ExplorerWidget:
         self._show_record()
 
     def _show_record(self) -> None:
-        """Show the record of the chosen decision, once the replay has come to it."""
+        """Show the record of the chosen decision once the replay has reached it."""
         seq, explorer = self.seq, self.explorer
         if seq is None or seq not in explorer.frame["seq"]:
             self.record.value = card("keys.html")
@@ -401,7 +401,7 @@ class ExplorerWidget:
 
 
 def _ts_ms(limit: float | str) -> int:
-    """Return an end of an axis of dates in ms: a number from us, or a text from plotly after a zoom."""
+    """Return an end of a date axis in ms; our code sets a number, and plotly returns text after a zoom."""
     return int(np.datetime64(limit.replace(" ", "T"), "ms").astype(np.int64)) if isinstance(limit, str) else int(limit)
 
 
@@ -411,8 +411,8 @@ _MOVING = frozenset({"x", "y", "text", "customdata", "name"})
 class Explorer(Exploration, Interactive):
     """A backtest, market by market; made by ``Result.explore``.
 
-    ``.show(...)`` chooses a market, ``.view`` has its frames, ``.frame`` its decisions, ``.record(seq)`` one of them,
-    and ``.query`` the call that returns here.
+    ``.show(...)`` chooses a market, ``.view`` has its frames, ``.frame`` has its decisions, ``.record(seq)`` returns one
+    of them, and ``.query`` is the call that returns to this view.
 
     Examples
     --------

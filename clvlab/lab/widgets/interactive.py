@@ -29,12 +29,12 @@ _STYLE = f"""<style>{_ASIDE}
 class Interactive(Exportable):
     """A result that is also a widget.
 
-    A cell has both: JupyterLab shows the widget, and a viewer without a kernel the HTML.
+    A cell has both: JupyterLab shows the widget, and a viewer without a kernel shows the HTML.
     """
 
     @cached_property
     def widget(self) -> Any:
-        """The ipywidgets widget, the same at each call.
+        """The ipywidgets widget; each call returns the same one.
 
         Raises
         ------
@@ -74,8 +74,8 @@ class Interactive(Exportable):
 # A widget of HTML whose elements with a ``data-pick`` can be picked, by pointer and by keyboard.
 
 
-# Arrows go from one element to the next as Tab does; the focus stays when the content is drawn again. JupyterLab is asked to
-# keep its shortcuts to itself here, or Enter would edit the cell.
+# Arrow keys go from one element to the next, like Tab; the focus stays when the content is drawn again. JupyterLab's
+# shortcuts are off here, because Enter would edit the cell.
 _ESM = """
 export default {
   render({ model, el }) {

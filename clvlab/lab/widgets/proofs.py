@@ -92,7 +92,7 @@ class EvidenceWidget:
         self.detail.value = self.browser.detail(self.line.value) if len(self.browser.lines) else ""
 
 
-# The evidence browser: a widget, or the first lines and the last.
+# The evidence browser: a widget, or the first lines and the last line.
 
 
 class EvidenceBrowser(EvidenceView, Interactive):
@@ -164,13 +164,13 @@ class MerklePath(Inclusion, Interactive):
     Attributes
     ----------
     seq, size
-        Number of the line, and of lines.
+        Number of the line, and number of all lines.
     tree
-        All of it.
+        The whole tree.
     leaf
         SHA-256 of 0x00 and the line.
     steps
-        From the leaf to the root.
+        Steps from the leaf to the root.
 
     Examples
     --------

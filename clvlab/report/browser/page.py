@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 
-# In order of definition: a constant may use what comes before it.
+# In order of definition: a constant may use the constants before it.
 _JUDGE = (
     "broken", "bytes", "hashes", "merkle", "canonical", "ed25519", "shapes", "evidence", "rules", "coherence", "law", "policy",
     "manifest", "anchor", "keys", "log", "bundle", "disclosure", "states", "checks", "answering",
@@ -23,8 +23,8 @@ def verifier_page() -> bytes:
 
 
 def page_policy() -> str:
-    """Return the content security policy of the page: its own script and style, and no request."""
-    return f"{_page()[1]}; frame-ancestors 'none'"  # which a policy inside a page can't say
+    """Return the content security policy of the page: it allows its own script and style, and no request."""
+    return f"{_page()[1]}; frame-ancestors 'none'"  # a policy inside a page can't set this
 
 
 @cache

@@ -1,1 +1,1 @@
-"""The explorer without a widget: one market of a run at a time, its decisions, and the replay of what was known."""
+"""The explorer without a widget: one market of a run at a time, with its decisions and a replay of its prices."""

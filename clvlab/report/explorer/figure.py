@@ -15,9 +15,9 @@ from clvlab.words import TO_SECOND, amount, percent
 Trace = Mapping[str, object]
 """A trace as plotly takes it, coordinates as arrays or lists."""
 GREEN = "#2f9e44"
-# Visible on white and on black, like those of the other pictures.
+# Colours are visible on white and on black, as in the other pictures.
 SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")
-# Colour, and a form for those who see no colour: of plotly, and of matplotlib.
+# A colour, and a form for people who see no colours, in plotly and in matplotlib.
 SYMBOLS = {
     MarkOutcome.BEAT: (GREEN, "triangle-up", "^"),
     MarkOutcome.BEHIND: (RED, "triangle-down", "v"),
@@ -47,7 +47,7 @@ def clock(ts_ms: int) -> str:
 def traces(view: MarketView, seq: int | None = None) -> list[Trace]:
     """Return the traces of a view: suspensions, a line for each side, decisions by outcome, the close, the chosen decision.
 
-    Their number depends on the sides alone, so that a replay changes coordinates only. Plotly reads tags, so text is escaped.
+    The number of traces depends only on the sides, so a replay changes only coordinates. Plotly reads tags, so text is escaped.
     """
     return [
         _anchor(view),
@@ -115,13 +115,13 @@ def reach(view: MarketView) -> tuple[int, int]:
 
 
 def _anchor(view: MarketView) -> Trace:
-    """Return an invisible trace of the first and last time: it keeps the axis one of dates, and a double click whole."""
+    """Return an invisible trace of the first and last time: it keeps a date axis, and a double click shows the whole span."""
     ends = [clock(end) for end in view.whole_ms]
     return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip"}
 
 
 def _lines(view: MarketView) -> Sequence[Trace]:
-    """Draw the sides, without hover: a line would answer in place of the decisions on it."""
+    """Draw the sides, without hover, because a line would cover the decisions on it."""
     by_side = view.lines.partition_by("side", as_dict=True)
     drawn = []
     for number, side in enumerate(view.sides):
@@ -144,7 +144,7 @@ def _last(line: pl.DataFrame) -> str:
 
 
 def _points(frame: pl.DataFrame) -> dict[str, object]:
-    # Floats go to the browser unchanged; a missing price becomes NaN, which is a gap.
+    # Floats go to the browser unchanged; a missing price becomes NaN, which is drawn as a gap.
     return {"x": frame["ts_ms"].clip(None, LATEST_MS).cast(pl.Float64).to_numpy(), "y": (frame["prob_bps"] / 100).to_numpy()}
 
 

@@ -20,7 +20,7 @@ from clvlab.law.tape import Tape
 
 
 def thin(rows: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Return the first, last, lowest and highest row of each side and pixel, which draw the same picture.
+    """Return the first, last, lowest and highest row of each side and pixel; they draw the same picture.
 
     References
     ----------
@@ -53,7 +53,7 @@ def _pixel(span_ms: tuple[int, int], width: int) -> pl.Expr:
 
 
 def pool(marks: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Pool marks that would cover each other, within eight pixels and a hundredth of the height."""
+    """Pool marks within eight pixels and a hundredth of the height, because they would cover each other."""
     if marks.height <= width // 8:
         return marks
     cell = ["side", "outcome", _pixel(span_ms, width // 8), (pl.col("prob_bps") // 100).alias("height")]
@@ -135,9 +135,9 @@ class MarketView:
     now_ms
         The time of the replay; `None` at the end.
     close
-        `None` before the close, or without one.
+        The close; `None` before it, or if there is no close.
     position, messages
-        Number of messages replayed, and in all.
+        Number of messages replayed, and of all messages.
     decided
         ``MARKS`` of the decisions on the market so far, one row each, without WAITs.
     """
@@ -170,9 +170,9 @@ class ReplayMarket:
     messages
         (tick_seq, ts_ms, suspended), one row per message.
     marks
-        ``MARKS``, one row per decision, nothing hidden.
+        ``MARKS``, one row per decision, without anything hidden.
     close
-        Null where the fixture has no window.
+        The close; `None` if the fixture has no window.
     end_ms
         Time of the fixture's last message, until which the last state is carried.
     """
@@ -235,7 +235,7 @@ class ReplayMarket:
 
 
 def _hold(points: pl.DataFrame) -> pl.DataFrame:
-    """Hold each price until the message that suspends it, where its line ends."""
+    """Hold each price until the message that suspends it; its line ends there."""
     before = pl.col("prob_bps").shift(1).over("side")
     held = points.with_columns(held=before).filter(pl.col("prob_bps").is_null(), pl.col("held").is_not_null())
     ends = held.with_columns(prob_bps="held").drop("held")

@@ -1,1 +1,1 @@
-"""What a proof shows: checks, evidence line by line, paths of the Merkle tree, and copies to tamper with."""
+"""Views of a proof: checks, evidence line by line, paths of the Merkle tree, and copies to tamper with."""

@@ -30,7 +30,7 @@ MOST_BYTES = 1024  # of one line on the screen
 
 
 def byte_rows(text: bytes, first_byte: int) -> list[tuple[str, str, str]]:
-    """Return rows of sixteen bytes: (offset in the file, hexadecimal, characters); a dot is not printable ASCII.
+    """Return rows of sixteen bytes: (offset in the file, hexadecimal, characters); a dot replaces other than printable ASCII.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def _hex(text: bytes, first_byte: int) -> str:
 
 
 class Lines:
-    r"""The lines of a text, also a last one without a line feed.
+    r"""The lines of a text, including a last line without a line feed.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Lines:
         return int(self._ends.size)
 
     def span(self, number: int) -> tuple[int, int]:
-        """First and past-the-end byte of a line, without the line feed."""
+        """Return the first and the past-the-end byte of a line, without the line feed."""
         if not 0 <= number < len(self):
             raise IndexError(f"no line {number} in {len(self)}")
         return int(self._ends[number - 1]) + 1 if number else 0, int(self._ends[number])
@@ -131,7 +131,7 @@ class EvidenceView:
         return str(self.page(self._number(seq), 1)["running_sha256"][0])
 
     def text(self, seq: int) -> str:
-        """Return a line as indented JSON; other bytes unchanged.
+        """Return a line as indented JSON; a line that is not JSON stays unchanged.
 
         Raises
         ------
@@ -157,7 +157,7 @@ class EvidenceView:
         return pl.Series("kind", [_kind(self.lines.get(number)) for number in range(len(self.lines))], dtype=pl.String)
 
     def find(self, text: str = "", kinds: Collection[str] = ()) -> list[int]:
-        """Return the numbers of the lines with a text, in any case, and of some kinds, by default any.
+        """Return the numbers of the lines that have a text, in any case, and one of the kinds; by default any kind.
 
         Examples
         --------
@@ -172,7 +172,7 @@ class EvidenceView:
         return [number for number in numbers if events.find(wanted, *self.lines.span(number)) >= 0]
 
     def template_values(self, rows: pl.DataFrame, chosen: int | None = None, *, live: bool = False) -> dict[str, object]:
-        """Return the template values of rows of ``.frame``; in a ``live`` table a line can be picked."""
+        """Return the template values of rows of ``.frame``; in a ``live`` table lines can be picked."""
         return {"rows": rows.rows(named=True), "sealed": self.source.evidence_hash, "chosen": chosen, "live": live}
 
     def detail(self, seq: int) -> Html:
@@ -221,7 +221,7 @@ class Tree:
     Attributes
     ----------
     size
-        Lines.
+        Number of lines.
 
     Examples
     --------
@@ -248,7 +248,7 @@ class Tree:
         return Node(level, place, self._levels[level][place])
 
     def path(self, seq: int) -> list[Node]:
-        """Return the nodes from a leaf to the root, both with it."""
+        """Return the nodes from a leaf to the root, including both."""
         return [self.node(level, seq >> level) for level in range(self.height + 1)]
 
     def sibling(self, node: Node) -> Node | None:
@@ -264,7 +264,7 @@ class Tree:
 # The picture of a Merkle path: the leaves around it, and the path to the root above.
 
 
-_BLOCK = 3  # levels of the subtree that is drawn whole, with eight leaves
+_BLOCK = 3  # levels of the whole subtree in the picture, which has eight leaves
 _SLOT, _LEVEL, _TALL = 94, 50, 38  # width of a leaf's place, height of a level and of a box, in pixels
 _NARROW, _BROAD = 86, 156  # boxes of leaves and of nodes
 _WIDTH = _SLOT << _BLOCK
@@ -291,7 +291,7 @@ class TreePicture:
             boxes.append(self._box(node))
         height = self.tree.height * _LEVEL + _TALL + 8
         label = f"Merkle path of line {self.seq} of {self.tree.size}"
-        role = "group" if self.live else "img"  # screen readers find no buttons in an image
+        role = "group" if self.live else "img"  # screen readers don't find buttons in an image
         return Html(
             f'<svg role="{role}" aria-label="{label}" viewBox="0 -4 {_WIDTH} {height}" '
             f'style="width:{_WIDTH}px;height:{height}px">'
@@ -299,7 +299,7 @@ class TreePicture:
         )
 
     def _nodes(self) -> list[Node]:
-        """Return every node of the block, and above it the path and its siblings, without repeats of unchanged nodes."""
+        """Return every node of the block, and the path with its siblings above it, without repeats of unchanged nodes."""
         found = []
         for level in range(self.tree.height + 1):
             if level <= self.block:
@@ -312,7 +312,7 @@ class TreePicture:
         return found
 
     def _goes_up(self, node: Node) -> bool:
-        """Whether a node equals the one below it, which had no neighbour."""
+        """Whether a node equals the node below it, because that one has no neighbour."""
         return node.level > 0 and self.tree.sibling(self.tree.node(node.level - 1, node.place * 2)) is None
 
     def _above(self, node: Node) -> Node | None:
@@ -328,7 +328,7 @@ class TreePicture:
 
     def _proves(self, node: Node) -> bool:
         while self.tree.sibling(node) is None and node.level < self.tree.height:
-            node = self.tree.node(node.level + 1, node.place >> 1)  # it proves where it has gone up to
+            node = self.tree.node(node.level + 1, node.place >> 1)  # the sibling is used on the level to which it has moved up
         return not self._on_path(node) and self.path[node.level].place ^ 1 == node.place
 
     def _centre(self, node: Node) -> float:
@@ -407,7 +407,7 @@ class Inclusion:
 
     @property
     def root(self) -> str:
-        """Where the path arrives."""
+        """The root that the path leads to."""
         return f"sha256:{(self.steps[-1].node if self.steps else self.leaf).hex()}"
 
     @cached_property
@@ -420,7 +420,7 @@ class Inclusion:
 
     @property
     def holds(self) -> bool:
-        """Whether the path arrives at the root in the manifest."""
+        """Whether the path leads to the root in the manifest."""
         return self.root == self.stated_root
 
     @property

@@ -35,12 +35,12 @@ _MOST = 240  # bytes of a difference on the screen
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The bytes from the first that differs to the last, before and after.
+    """The bytes from the first to the last different one, before and after.
 
     Attributes
     ----------
     file, line
-        Their place; lines are numbered from 0.
+        File and line of the first different byte; lines are numbered from 0.
     offset
         Offset of the first different byte in the file.
     before, after
@@ -58,7 +58,7 @@ class Difference:
     trail: bytes
 
     def to_html(self) -> Html:
-        """Show both, with the difference struck out and underlined."""
+        """Show both contents, with the old bytes struck out and the new ones underlined."""
         return render(
             "difference.html",
             file=self.file,
@@ -79,7 +79,7 @@ def _text(text: bytes) -> str:
 
 
 def difference(file: str, before: bytes, after: bytes) -> Difference | None:
-    """Return the difference of two contents of a file; `None` if equal.
+    """Return the difference between two contents of a file; `None` if they are equal.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def _unknown(file: str) -> EvidenceError:
 
 
 def closed_again(copy: Copy) -> Copy:
-    """Seal a changed copy again: re-derive scores, if the evidence can be read, and put the new hashes into the manifest."""
+    """Seal a changed copy again: derive the scores if the evidence can be read, and put the new hashes into the manifest."""
     run = copy.run
     found = verify(run)
     scores = run.scores if found.scores is None else score_lines(found.scores)
@@ -280,7 +280,7 @@ class Tampering:
         return self._forget()
 
     def _forget(self) -> Self:
-        """Drop what was derived from the previous bytes."""
+        """Drop the results derived from the previous bytes."""
         for name in ("verification", "differences"):
             self.__dict__.pop(name, None)
         return self
@@ -296,7 +296,7 @@ class Tampering:
         Raises
         ------
         EvidenceError
-            An unknown name, or the copy has nothing to try it on.
+            The name is unknown, or the copy has no line of the needed kind.
         """
         if name not in ATTACKS:
             raise EvidenceError(f"no attack {name!r}; there are: {', '.join(ATTACKS)}")
@@ -319,7 +319,7 @@ class Tampering:
         return self._take(self.copy.write(file, before.replace(old.encode(), new.encode(), 1)), f"{file}: {old} -> {new}")
 
     def line(self, file: str, number: int) -> str:
-        """Return a line of the copy, numbered from 0, without its line feed; invalid UTF-8 as escapes.
+        """Return a line of the copy, numbered from 0, without its line feed; invalid UTF-8 becomes escapes.
 
         Raises
         ------
