@@ -188,7 +188,7 @@ def _end_of(kind: Kind, events: bytes, start: int) -> int:
 
 
 def _start_of(kind: Kind, events: bytes, start: int) -> int:
-    """Return the start of the first line of a kind at or after ``start``, or of the last line if there is none."""
+    """Return the start of the first line of a kind at or after ``start``, or of the last line if no such line follows."""
     found = events.find(b'\n{"kind":"%s"' % kind.encode(), start - 1)
     return found + 1 if found >= 0 else max(events.rfind(b"\n", start - 1, len(events) - 1) + 1, start)
 
