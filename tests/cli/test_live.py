@@ -86,7 +86,7 @@ class TestLive:
             (["--until", "+nan"], "Invalid value for --until"),
             (["--until", "+inf"], "Invalid value for --until"),
             (["--until", "+1e300"], "Invalid value for --until"),
-            (["--until", "2020-01-01T00:00Z"], "is over"),
+            (["--until", "2020-01-01T00:00Z"], "is in the past"),
             (["--param", "warmup_ticks=2", "baseline"], "--param goes with one agent"),
             (["--log", "no/such/folder/log.db"], "the run log 'no/such/folder/log.db' can't be opened"),
             (["--policy", "max_money=2"], "a policy has no limit 'max_money'"),
