@@ -28,13 +28,13 @@ class Html(Markup):
     __slots__ = ()
 
 
-class _Letters(dict[int, str | int]):
+class _Letters:
     """A mapping of each code point to itself, or to its number as text if it is hidden."""
 
-    def __missing__(self, code: int) -> str | int:
+    # Nothing is kept: names of a million different letters would stay in the memory of a service.
+    def __getitem__(self, code: int) -> str | int:
         hidden = chr(code) not in _KEPT and unicodedata.category(chr(code)) in _HIDDEN
-        self[code] = f"[U+{code:04X}]" if hidden else code
-        return self[code]
+        return f"[U+{code:04X}]" if hidden else code
 
 
 _LETTERS = _Letters()

@@ -159,7 +159,9 @@ def test_an_agent_that_looks_across_fixtures_is_asked_once_or_refused_by_name(mo
         assert sharded(PACK, PACK.fixture_ids, [DRIFT, one]) == (PACK.fixture_ids,)
 
     monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
-    with pytest.raises(PackTooLargeError, match=r"'ranking' must see all fixtures at once: .* at once differ from those in two"):
+    with pytest.raises(
+        PackTooLargeError, match=r"'ranking' must see all fixtures at once: .* at once differ from those in two"
+    ):
         ReplaySpec(pack=PACK, agents=[DRIFT, agent])
     with pytest.raises(PackTooLargeError, match="'Counting' must see all fixtures at once"):
         ReplaySpec(pack=PACK, agents=[counting])

@@ -1,3 +1,5 @@
+import tracemalloc
+
 from clvlab.report import html, svg
 from clvlab.report.html import Html
 
@@ -20,6 +22,17 @@ def test_text_that_looks_like_html_of_ours_is_escaped():
 
     assert html.escape(forged) in shown
     assert Html("<b>ours</b>") in html.card(FACTS, facts={"agent": Html("<b>ours</b>")})
+
+
+def test_names_of_any_letters_leave_nothing_in_memory():
+    names = "".join(map(chr, range(0x20000, 0x30000)))
+    tracemalloc.start()
+
+    html.visible(names)
+
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 100_000
 
 
 def test_hashes_are_code_and_absence_is_a_word():
