@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from re import Match, sub
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from markupsafe import Markup, escape
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")  # Unicode categories of invisible and reordering characters
 _KEPT = "\n\t"
 _ABSENT = "–"
 
@@ -26,18 +25,6 @@ class Html(Markup):
     """Text that is HTML, the only type that is not escaped."""
 
     __slots__ = ()
-
-
-class _Letters:
-    """A mapping of each code point to itself, or to its number as text if it is hidden."""
-
-    # Nothing is kept: names of a million different letters would stay in the memory of a service.
-    def __getitem__(self, code: int) -> str | int:
-        hidden = chr(code) not in _KEPT and unicodedata.category(chr(code)) in _HIDDEN
-        return f"[U+{code:04X}]" if hidden else code
-
-
-_LETTERS = _Letters()
 
 
 def visible(value: Any) -> Any:
@@ -52,7 +39,7 @@ def visible(value: Any) -> Any:
         return _ABSENT
     if isinstance(value, Markup) or not isinstance(value, str) or (value.isascii() and value.isprintable()):
         return value
-    return value.translate(_LETTERS)
+    return "".join(c if c.isprintable() or c in _KEPT or category(c) == "Zs" else f"[U+{ord(c):04X}]" for c in value)
 
 
 def escape_text(text: str) -> Html:

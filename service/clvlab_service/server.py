@@ -153,6 +153,8 @@ def create_worker(settings: Settings) -> FastAPI:
 
 
 _LAST_ANSWERS_S = 1
+_KEPT_S = 15
+"""Clients keep idle connections for 5 seconds: closed by the server as early, one could meet a request on its way."""
 _UNREAD_MS = 30_000
 
 
@@ -261,6 +263,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         ws_per_message_deflate=False,  # it would compress every message once per watcher
         proxy_headers=False,  # the service has its own setting of proxies
         lifespan="on",
+        timeout_keep_alive=_KEPT_S,
         timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
     )
 

@@ -33,7 +33,9 @@ def running(app, send_buffer=None):
     sock.bind(("127.0.0.1", 0))
     if send_buffer:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # its connections inherit it
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="on", proxy_headers=False))
+    options = {"log_level": "error", "access_log": False, "lifespan": "on", "proxy_headers": False}
+    # No client on a busy machine finds that its idle connection was just closed.
+    server = uvicorn.Server(uvicorn.Config(app, timeout_keep_alive=PATIENCE_S, **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
     try:
