@@ -11,10 +11,11 @@ import polars as pl
 from clvlab.errors import DecisionError
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.columns import nulls, repeated, runs, taken
+from clvlab.law.positions import SEALED_ORDER
 from clvlab.law.schema import Action, Schema
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import decimal_text
-from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SEALED_ORDER, SIDES
+from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SIDES
 
 _MARKET = ["fixture_id", "market_key"]
 _PPM = 1_000_000

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
 
@@ -18,13 +19,14 @@ from clvlab.engine.replay import Replay, backs_only, with_seq, with_states
 from clvlab.errors import AgentFailedError, ClvlabError, DecisionError
 from clvlab.law.closing import Window, sealed_window
 from clvlab.law.clv import scores
-from clvlab.law.gate import verdicts
+from clvlab.law.gate import PostQuote, PreQuote, Verdicts, listed, verdicts
+from clvlab.law.lines import Coded, Column, Proposals, frame_of, known, lines_of
 from clvlab.law.metrics import outcomes
-from clvlab.law.policy import ExecutionMode, PolicyEnvelope
-from clvlab.law.positions import positions, proposals
-from clvlab.law.schema import LAW_VERSION, MODE_LABELS, RECEIPTS, Causality, ClosingPolicy, Held, SourceMode
+from clvlab.law.policy import PAPER_VENUE, ExecutionMode, PolicyEnvelope
+from clvlab.law.positions import market_rows, placed, proposals
+from clvlab.law.schema import LAW_VERSION, MODE_LABELS, RECEIPTS, VERDICTS, Causality, ClosingPolicy, Held, SourceMode
 from clvlab.law.tape import Binding, Tape
-from clvlab.proof.evidence import Evidence
+from clvlab.proof.evidence import Evidence, MadeEvents
 from clvlab.proof.limits import check_started
 from clvlab.proof.manifest import RunStarted, SealedAgent, config_hash, policy_hash, run_id, run_schema
 from clvlab.proof.seal import SealedRun, seal
@@ -32,22 +34,22 @@ from clvlab.proof.seal import SealedRun, seal
 # The paper venue fills allowed actions at the quote that the agent saw, without an invented price or a real market.
 
 
-def fills(run_id: str, decisions: pl.DataFrame, proposals: pl.DataFrame, envelope: PolicyEnvelope) -> pl.DataFrame:
+def fills(run_id: str, proposals: Proposals, judged: Verdicts, envelope: PolicyEnvelope) -> pl.DataFrame:
     """Return ``RECEIPTS`` by ``decision_seq``. Each allowed action is filled at its quote, or is ``no_quote`` without one."""
-    refusals = decisions["pre"].list.len() + decisions["post"].list.len()
-    is_order = (refusals == 0) & (envelope.execution_mode == ExecutionMode.PAPER)
-    quoted = pl.col("odds_milli").is_not_null()
-    return (
-        proposals.with_columns(decision_seq=decisions["seq"])
-        .filter(is_order.fill_null(value=False))
-        .with_columns(
-            run_id=pl.lit(run_id),
-            venue=pl.lit("paper"),
-            status=pl.when(quoted).then(pl.lit("filled")).otherwise(pl.lit("no_quote")),
-            stake=pl.when(quoted).then("stake").otherwise(0),
-        )
-        .select(*RECEIPTS)
-    )
+    is_paper = envelope.execution_mode == ExecutionMode.PAPER
+    rows = np.flatnonzero((judged.pre == 0) & (judged.post == 0) & is_paper)
+    odds = proposals.odds_milli[rows]
+    receipts: dict[str, Column] = {
+        "run_id": Coded(np.zeros_like(rows), [run_id]),
+        "decision_seq": rows + 1,
+        "agent_id": proposals.agent_id.take(rows),
+        "ts_ms": proposals.ts_ms[rows],
+        "venue": Coded(np.zeros_like(rows), [PAPER_VENUE]),
+        "status": Coded(known(odds).astype(np.int64), ["no_quote", "filled"]),
+        "stake": np.where(known(odds), proposals.stake[rows], 0),
+        "odds_milli": odds,
+    }
+    return frame_of(receipts, RECEIPTS)
 
 
 # Agents decide on the shards of a pack in turn. Sharding changes no sealed byte.
@@ -222,15 +224,18 @@ def judged(
     commit_index: int | None = None,
     captured: str | None = None,
 ) -> RunResult:
-    placed = positions(replayed.decisions, replayed.closes)
-    proposed = proposals(replayed.decisions, placed)
-    decisions = replayed.decisions.hstack(verdicts(proposed, policy, window.market_allowlist))
-    scored = scores(placed, window, started["window"].get("max_close_age_s"))
+    made, closes = lines_of(replayed.decisions, replayed.closes)
+    located = placed(made, closes, market_rows(made, closes))
+    proposed = proposals(made, located)
+    judgement = verdicts(proposed, policy, window.market_allowlist)
+    phases = {"pre": listed(judgement.pre, PreQuote), "post": listed(judgement.post, PostQuote)}
+    decisions = replayed.decisions.hstack(frame_of(phases, VERDICTS))
+    scored = scores(located, window, started["window"].get("max_close_age_s"))
     sealed = seal(started, decisions, failures.errors, replayed.closes, scored, commit_index, captured)
-    receipts = fills(sealed.run_id, decisions, proposed, policy)
+    receipts = fills(sealed.run_id, proposed, judgement, policy)
     board = outcomes(scored, tuple(agent["agent_id"] for agent in started["agents"]))
     stated = orjson.loads(sealed.events.partition(b"\n")[0])["payload"]  # as read back from the bytes
-    evidence = Evidence(stated, decisions, replayed.closes, failures.errors, captured)
+    evidence = Evidence(stated, MadeEvents((decisions, replayed.closes)), failures.errors, captured)
     return RunResult(sealed, evidence, scored, board, receipts, failures.causes)
 
 

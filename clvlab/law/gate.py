@@ -6,16 +6,15 @@ The gate sees only facts known at the decision, never a close. It decides only o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, lru_cache
-from typing import cast
 
-import polars as pl
+import numpy as np
 
-from clvlab.law.clv import is_allowed, quoted_edge_bps
-from clvlab.law.columns import nulls, taken
+from clvlab.law.clv import allowed, quoted_edge_bps
+from clvlab.law.lines import NONE, Bools, Coded, Ints, Proposals, known
 from clvlab.law.policy import PAPER_VENUE, PolicyEnvelope
-from clvlab.law.schema import PROPOSALS, REASONS, VERDICTS, Action, conform
+from clvlab.law.schema import Action
 
 
 class PreQuote(StrEnum):
@@ -43,47 +42,57 @@ class PostQuote(StrEnum):
     STAKE_OVER_MAX = "stake_over_max"
 
 
-def verdicts(proposals: pl.DataFrame, envelope: PolicyEnvelope, market_allowlist: tuple[str, ...] = ("",)) -> pl.DataFrame:
-    """Return ``VERDICTS`` of ``PROPOSALS`` in sealed order. An action is allowed if neither phase has a reason against it."""
-    proposals = conform(proposals, PROPOSALS, "PROPOSALS")
-    back = proposals["action"] == Action.BACK
-    pre, post = proposals.select(_masks(envelope, market_allowlist)).get_columns()
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The gate's reasons against each proposal in both phases, as bits in the order of reports; null for a WAIT."""
+
+    pre: Ints
+    post: Ints
+
+
+def verdicts(proposals: Proposals, envelope: PolicyEnvelope, market_allowlist: tuple[str, ...] = ("",)) -> Verdicts:
+    """Judge proposals. An action is allowed if neither phase has a reason against it."""
+    back = proposals.action.equals(Action.BACK)
+    pre = _bits(_pre_quote(proposals, envelope, market_allowlist), PreQuote)
+    post = _bits(_post_quote(proposals, envelope), PostQuote)
     # Caps count only allowed actions, so they need a pass in order of time after the rules about single actions.
     if any(limit is not None for limit in _counters(envelope)):
-        pre |= pl.Series(_counted(proposals, back & (pre == 0) & (post == 0), envelope), dtype=pl.Int64)
-    return pl.DataFrame({"pre": _listed(pre, PreQuote, back), "post": _listed(post, PostQuote, back)}, schema=VERDICTS)
+        sound = back & (pre == 0) & (post == 0)
+        pre |= np.fromiter(_counted(proposals, sound, envelope), dtype=np.int64, count=len(pre))
+    return Verdicts(np.where(back, pre, NONE), np.where(back, post, NONE))
 
 
-def _pre_quote(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> dict[str, pl.Expr]:
+def _pre_quote(proposals: Proposals, envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> dict[str, Bools]:
     # A null never passes as a number. The rule about a stake or a price refuses an action without it, so an agent can't evade
     # a limit by leaving a field out (policy.md).
-    stake, prob = pl.col("stake"), pl.col("entry_prob_bps")
+    stake, prob = proposals.stake, proposals.entry_prob_bps
     prefixes = market_allowlist if envelope.market_allowlist is None else envelope.market_allowlist
+    every = np.ones(len(stake), dtype=np.bool_)
     return {
-        PreQuote.KILL_SWITCH_ON: pl.lit(envelope.kill_switch),
-        PreQuote.MARKET_NOT_ALLOWED: ~is_allowed(prefixes).fill_null(value=False),
-        PreQuote.VENUE_NOT_ALLOWED: pl.lit(PAPER_VENUE not in envelope.venue_allowlist),
-        PreQuote.WARMUP: pl.col("tick_seq") < envelope.warmup_ticks,
-        PreQuote.STAKE_MISSING: stake.fill_null(0) == 0,
-        PreQuote.STAKE_OVER_MAX: (stake > envelope.max_stake).fill_null(value=False),
-        PreQuote.PROB_OUT_OF_RANGE: ~prob.is_between(envelope.min_prob_bps, envelope.max_prob_bps).fill_null(value=False),
+        PreQuote.KILL_SWITCH_ON: every & envelope.kill_switch,
+        PreQuote.MARKET_NOT_ALLOWED: ~allowed(proposals.market_key, prefixes),
+        PreQuote.VENUE_NOT_ALLOWED: every & (PAPER_VENUE not in envelope.venue_allowlist),
+        PreQuote.WARMUP: proposals.tick_seq < envelope.warmup_ticks,
+        PreQuote.STAKE_MISSING: ~known(stake) | (stake == 0),
+        PreQuote.STAKE_OVER_MAX: stake > envelope.max_stake,
+        PreQuote.PROB_OUT_OF_RANGE: ~known(prob) | (prob < envelope.min_prob_bps) | (prob > envelope.max_prob_bps),
     }
 
 
-def _post_quote(envelope: PolicyEnvelope) -> dict[str, pl.Expr]:
+def _post_quote(proposals: Proposals, envelope: PolicyEnvelope) -> dict[str, Bools]:
     # The edge is computed at the entry probability. At the closing one, the gate would leak the future into execution.
-    quote, limit = pl.col("odds_milli"), pl.col("limit_odds_milli")
-    # Division by a limit of 0 gives null, which means no limit.
-    slippage_bps = pl.max_horizontal(limit - quote, 0) * 10_000 // limit
-    edge = quoted_edge_bps("entry_prob_bps")
+    quote, limit, prob = proposals.odds_milli, proposals.limit_odds_milli, proposals.entry_prob_bps
+    limited = known(quote) & (limit > 0)  # a limit of 0 means no limit
+    slippage_bps = np.maximum(limit - quote, 0) * 10_000 // np.where(limited, limit, 1)
+    edge_known = known(quote) & known(prob)
     return {
-        PostQuote.QUOTE_MISSING: quote.is_null() if envelope.require_quote else pl.lit(value=False),
-        PostQuote.QUOTE_STALE: (pl.col("quote_age_ms") > 1000 * envelope.max_quote_age_s).fill_null(value=False),
-        PostQuote.SLIPPAGE_OVER_MAX: (slippage_bps > envelope.max_slippage_bps).fill_null(value=False),
-        PostQuote.EDGE_BELOW_MIN: pl.lit(value=False)
+        PostQuote.QUOTE_MISSING: ~known(quote) & envelope.require_quote,
+        PostQuote.QUOTE_STALE: proposals.quote_age_ms > 1000 * envelope.max_quote_age_s,
+        PostQuote.SLIPPAGE_OVER_MAX: limited & (slippage_bps > envelope.max_slippage_bps),
+        PostQuote.EDGE_BELOW_MIN: np.zeros_like(limited)
         if envelope.min_edge_bps is None
-        else (edge < envelope.min_edge_bps).fill_null(value=True),
-        PostQuote.STAKE_OVER_MAX: (pl.col("stake") > envelope.max_stake).fill_null(value=False),
+        else ~edge_known | (quoted_edge_bps(prob, quote) < envelope.min_edge_bps),
+        PostQuote.STAKE_OVER_MAX: proposals.stake > envelope.max_stake,
     }
 
 
@@ -93,7 +102,7 @@ def _counters(envelope: PolicyEnvelope) -> tuple[int | None, ...]:
     return (envelope.cooldown_s or None, envelope.max_orders, *exposures)
 
 
-def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelope) -> Iterator[int]:
+def _counted(proposals: Proposals, passed: Bools, envelope: PolicyEnvelope) -> Iterator[int]:
     """Judge cooldown and caps in order of time, and yield the bits of each proposal's reasons."""
     cooldown, orders, exposure = (
         1 << list(PreQuote).index(reason) for reason in (PreQuote.COOLDOWN_ACTIVE, PreQuote.ORDER_CAP, PreQuote.EXPOSURE_CAP)
@@ -101,13 +110,15 @@ def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelop
     no_limit = float("inf")
     cooldown_s, max_orders, per_market, per_fixture = (no_limit if limit is None else limit for limit in _counters(envelope))
     cooldown_ms = 0 if cooldown_s == no_limit else 1000 * cooldown_s
-    ready_ms: dict[tuple[str, int, str | None], float] = {}
-    on_market: dict[tuple[str, int, str | None], int] = {}
-    on_fixture: dict[tuple[str, int], int] = {}
-    count: dict[str, int] = {}
-    columns = proposals.select("agent_id", "fixture_id", "market_key", "ts_ms", pl.col("stake").fill_null(0), passed=passed)
-    for agent, fixture, name, ts_ms, stake, sound in zip(*(column.to_list() for column in columns), strict=True):
-        market, match = (agent, fixture, name), (agent, fixture)
+    ready_ms: dict[tuple[int, int, int], float] = {}
+    on_market: dict[tuple[int, int, int], int] = {}
+    on_fixture: dict[tuple[int, int], int] = {}
+    count: dict[int, int] = {}
+    stakes = np.where(known(proposals.stake), proposals.stake, 0)
+    agents, keys = proposals.agent_id.codes, proposals.market_key.codes
+    columns = (agents, proposals.fixture_id, keys, proposals.ts_ms, stakes, passed)
+    for agent, fixture, key, ts_ms, stake, sound in zip(*(column.tolist() for column in columns), strict=True):
+        market, match = (agent, fixture, key), (agent, fixture)
         bits = 0
         if ts_ms < ready_ms.get(market, ts_ms):
             bits |= cooldown
@@ -123,25 +134,27 @@ def _counted(proposals: pl.DataFrame, passed: pl.Series, envelope: PolicyEnvelop
         yield bits
 
 
-@lru_cache(maxsize=64)  # building them takes as long as judging a small run
-def _masks(envelope: PolicyEnvelope, market_allowlist: tuple[str, ...]) -> list[pl.Expr]:
-    rules = {PreQuote: _pre_quote(envelope, market_allowlist), PostQuote: _post_quote(envelope)}
-    return [_mask(broken, reasons).alias(reasons.__name__) for reasons, broken in rules.items()]
+def _bits(rules: Mapping[str, Bools], reasons: type[StrEnum]) -> Ints:
+    places = {reason.value: place for place, reason in enumerate(reasons)}
+    bits = np.zeros(len(next(iter(rules.values()))), dtype=np.int64)
+    for name, broken in rules.items():
+        bits |= broken.astype(np.int64) << places[name]
+    return bits
 
 
-def _mask(rules: Mapping[str, pl.Expr], reasons: type[StrEnum]) -> pl.Expr:
-    places = {reason.value: bit for bit, reason in enumerate(reasons)}
-    return pl.sum_horizontal(pl.lit(0, pl.Int64), *(rule.cast(pl.Int64) * (1 << places[name]) for name, rule in rules.items()))
+def reasons_of(bits: int, reasons: type[StrEnum]) -> tuple[str, ...]:
+    """Return the reasons of some bits, in the order of reports."""
+    return tuple(reason.value for place, reason in enumerate(reasons) if bits >> place & 1)
 
 
-def _listed(mask: pl.Series, reasons: type[StrEnum], back: pl.Series) -> pl.Series:
-    largest = cast("int", mask.max() or 0)
-    return taken(_reason_lists(reasons, largest.bit_length()), mask.zip_with(back, nulls(len(mask))))
+def bits_of(stated: tuple[str, ...], reasons: type[StrEnum]) -> int:
+    """Return the bits of some reasons; -1 if the gate never reports them so."""
+    bits = sum(1 << list(reasons).index(reasons(one)) for one in {*stated})
+    return bits if reasons_of(bits, reasons) == stated else -1
 
 
-@cache
-def _reason_lists(reasons: type[StrEnum], bits: int) -> pl.Series:
-    """Return the lists of every mask of the first ``bits`` reasons. A thousand lists take longer than a small run."""
-    names = [reason.value for reason in reasons]
-    lists = [[name for bit, name in enumerate(names) if number >> bit & 1] for number in range(1 << bits)]
-    return pl.Series(lists, dtype=REASONS)
+def listed(bits: Ints, reasons: type[StrEnum]) -> Coded[tuple[str, ...]]:
+    """Return the reasons of each proposal; null for a WAIT."""
+    distinct, codes = np.unique(bits, return_inverse=True)
+    values = [reasons_of(one, reasons) for one in distinct.tolist() if one != NONE]
+    return Coded(codes - (len(distinct) - len(values)), values)  # null sorts first

@@ -7,30 +7,36 @@ still fit all others. The checks compare neighbours in sorted columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.closing import LAST_OPEN_MAX_AGE_MS, Window
-from clvlab.law.columns import changes, in_range, neighbours, nulls, repeated, runs, taken, values
 from clvlab.law.gate import PostQuote, PreQuote
-from clvlab.law.schema import (
-    ODDS_MILLI,
-    POSITIONS,
-    PROPOSALS,
-    SAFE_INTEGER,
-    Action,
-    CloseKind,
-    ClosingPolicy,
-    EndRule,
-    conform,
+from clvlab.law.lines import (
+    NONE,
+    Bools,
+    Closes,
+    Coded,
+    Decisions,
+    Ints,
+    Positions,
+    Proposals,
+    States,
+    changes,
+    ints_of,
+    known,
+    lines_of,
+    spread,
+    starts,
+    take,
+    within,
 )
+from clvlab.law.schema import ODDS_MILLI, Action, CloseKind, ClosingPolicy, EndRule
 
-_MARKET = ["fixture_id", "market_key"]
-# Columns that are never null. Other columns of a line may be null.
-_ENTRY_COLUMNS = {"seq", "agent_id", "fixture_id", "tick_seq", "ts_ms", "action", "end_seq", "close_ts_ms", "close_kind"}
 _CLOSE_KINDS = {
     EndRule.PRE_MATCH: (CloseKind.IN_RUNNING, CloseKind.KICKOFF, CloseKind.TAPE_END),
     EndRule.FIXED_DURATION: (CloseKind.DURATION,),
@@ -42,115 +48,111 @@ _TICKS = 2**32  # above every tick, so `number * _TICKS + tick` sorts by number,
 _OTHER_SIDES = "a market has other sides in another message of its fixture"
 _OTHER_MESSAGE = "two states of one tick differ: a tick is one message, about one market"
 
+SEALED_ORDER = ("ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action")
+"""Order of decisions, by time, then by names. The order of questions to agents must not affect the evidence."""
 
-def check_values(
-    decisions: pl.DataFrame, closes: pl.DataFrame, window: Window, fixture_ids: Iterable[int], order: Sequence[str]
-) -> None:
-    """Raise ``EvidenceError`` for a line that no run can have, and for decisions out of sealed ``order`` or made twice."""
-    for frame in (decisions, closes):  # beyond 2**53 - 1 a reader with doubles sees a number that differs from the hashed one
-        if any(frame[column].null_count() for column in frame.columns if column in _ENTRY_COLUMNS):
-            raise EvidenceError("null where a value must stand")
-        if not all(in_range(column, -SAFE_INTEGER, SAFE_INTEGER) for column in frame if column.dtype == pl.Int64):
-            raise EvidenceError("integer beyond 2**53 - 1")
-    back, wait = decisions["action"] == Action.BACK, decisions["action"] == Action.WAIT
-    stateless, unjudged = decisions["sides"].is_null(), decisions["pre"].is_null()
+
+def check_values(decisions: Decisions, closes: Closes, window: Window, fixture_ids: Iterable[int]) -> None:
+    """Raise ``EvidenceError`` for a line that no run can have, and for decisions out of sealed order or made twice."""
+    entry, closing = decisions.states, closes.states
+    back, wait = decisions.action.equals(Action.BACK), decisions.action.equals(Action.WAIT)
+    stated = spread(np.ones(len(entry.line), dtype=np.bool_), entry.line, len(decisions), default=False)
     kinds = [kind.value for kind in _CLOSE_KINDS[EndRule(window.end_rule)]]
     bad_values = {
         "an action is neither BACK nor WAIT": not (back | wait).all(),
-        f"a close_kind is not one of {kinds}, which its end_rule gives": not values(closes["close_kind"]) <= set(kinds),
+        f"a close_kind is not one of {kinds}, which its end_rule gives": not set(closes.close_kind.values) <= set(kinds),
         # The price after the tick, in place of the price at the tick, would be look-ahead.
-        "a market state is later than its decision": (decisions["state_tick_seq"] > decisions["tick_seq"]).any()
-        or (decisions["state_ts_ms"] > decisions["ts_ms"]).any(),
+        "a market state is later than its decision": (entry.tick_seq > decisions.tick_seq[entry.line]).any()
+        or (entry.ts_ms > decisions.ts_ms[entry.line]).any(),
         # A close from play would score a decision by later goals.
-        "a closing state is outside its window": (closes["state_tick_seq"] >= closes["end_seq"]).any()
-        or (closes["state_ts_ms"] > closes["close_ts_ms"]).any(),
-        "a time is negative": not (in_range(decisions["state_ts_ms"], 0) and in_range(decisions["ts_ms"], 0)),
-        "a closing time is negative": not (in_range(closes["state_ts_ms"], 0) and in_range(closes["close_ts_ms"], 0)),
-        "a WAIT, or a BACK without a market, has a state": not (
-            stateless | (back & decisions["market_key"].is_not_null())
-        ).all(),
-        "a stake is negative": not in_range(decisions["stake"], 0),
-        "a limit is negative, or beyond 2**31 - 1": not in_range(decisions["limit_odds_milli"], 0, 2**31 - 1),
+        "a closing state is outside its window": (closing.tick_seq >= closes.end_seq[closing.line]).any()
+        or (closing.ts_ms > closes.close_ts_ms[closing.line]).any(),
+        "a time is negative": not (within(entry.ts_ms, 0) and within(decisions.ts_ms, 0)),
+        "a closing time is negative": not (within(closing.ts_ms, 0) and within(closes.close_ts_ms, 0)),
+        "a WAIT, or a BACK without a market, has a state": (stated & ~(back & (decisions.market_key.codes >= 0))).any(),
+        "a stake is negative": not within(decisions.stake, 0),
+        "a limit is negative, or beyond 2**31 - 1": not within(decisions.limit_odds_milli, 0, 2**31 - 1),
         # A missing verdict would hide the refusal of an action.
-        "a BACK has no verdict of the policy, or a WAIT has one": (unjudged != wait).any(),
-        "a confidence is no probability": not in_range(decisions["confidence_ppm"], 0, 1_000_000),
-        "a decision is on a fixture that is not replayed": not values(decisions["fixture_id"]) <= set(fixture_ids),
+        "a BACK has no verdict of the policy, or a WAIT has one": ((decisions.pre.codes < 0) != wait).any(),
+        "a confidence is no probability": not within(decisions.confidence_ppm, 0, 1_000_000),
+        "a decision is on a fixture that is not replayed": not np.isin(decisions.fixture_id, [*fixture_ids]).all(),
     }
-    for phase, known in (("pre", PreQuote), ("post", PostQuote)):
-        if not values(decisions[phase].explode()) <= set(known):
-            raise EvidenceError(f"a reason of the {phase}-quote phase is not one of {', '.join(known)}")
+    for phase, lists, reasons in (("pre", decisions.pre, PreQuote), ("post", decisions.post, PostQuote)):
+        if not {reason for one in lists.values for reason in one} <= set(reasons):
+            raise EvidenceError(f"a reason of the {phase}-quote phase is not one of {', '.join(reasons)}")
     for text, is_bad in bad_values.items():
         if is_bad:
             raise EvidenceError(text)
-    key = decisions[list(order)]
+    _check_order(decisions, wait)
+
+
+def _check_order(decisions: Decisions, wait: Bools) -> None:
+    made = decisions
+    columns = (made.ts_ms, made.fixture_id, made.tick_seq, made.agent_id, made.market_key, made.side, made.action)
+    less, equal = np.zeros(max(len(made) - 1, 0), dtype=np.bool_), np.ones(max(len(made) - 1, 0), dtype=np.bool_)
+    for column in columns:
+        values = column.codes if isinstance(column, Coded) else column
+        less |= equal & (values[:-1] < values[1:])
+        equal &= values[:-1] == values[1:]
     # Without one fixed order the same decisions would have many hashes, and an owner could search for the best one.
-    if not key.equals(key.sort(order, nulls_last=False)):
-        raise EvidenceError(f"decisions are not in the order of {', '.join(order)}")
-    first, *others = key.get_columns()
-    other = changes(first)
-    for column in others:
-        other |= changes(column)
-    if not other.all():
+    if not (less | equal).all():
+        raise EvidenceError(f"decisions are not in the order of {', '.join(SEALED_ORDER)}")
+    if equal.any():
         raise EvidenceError("an agent decides twice on the same side of a market at a tick")
-    waits = key.filter(wait)[["agent_id", "fixture_id", "tick_seq"]]
-    if waits.height and waits.is_duplicated().any():
+    waits = [column[wait] for column in (made.agent_id.codes, made.fixture_id, made.tick_seq)]
+    order = np.lexsort(waits)
+    if (~np.logical_or.reduce([changes(column[order]) for column in waits])).any():
         raise EvidenceError("an agent waits twice at a tick")
 
 
 def check_coherence(
-    decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series, closing_policy: ClosingPolicy, duration_s: int | None
+    decisions: Decisions, closes: Closes, market: Ints, closing_policy: ClosingPolicy, duration_s: int | None
 ) -> None:
     """Raise ``EvidenceError`` if well-formed lines contradict each other. ``market`` is the result of ``market_rows``."""
     _check_times(decisions, closes, duration_s)
-    messages, prices = _messages(decisions, closes, market)
-    _check_messages(messages, prices, closes)
+    messages = _messages(decisions, closes, market)
+    _check_messages(messages, closes)
     _check_latest(messages, decisions, market, closes, closing_policy)
 
 
-def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int | None) -> None:
+def _check_times(decisions: Decisions, closes: Closes, duration_s: int | None) -> None:
     """Require one time for each tick, times that never fall, and windows that end according to these times."""
-    closing = ["end_seq", "close_ts_ms", "close_kind"]
-    another = changes(closes["fixture_id"])
+    another = changes(closes.fixture_id)
     # Otherwise a forger could close each market at the most flattering moment.
-    if any((~another & changes(closes[name])).any() for name in closing):
+    if any((~another & changes(column)).any() for column in (closes.end_seq, closes.close_ts_ms, closes.close_kind.codes)):
         raise EvidenceError("the markets of a fixture close at different ticks")
-    ends = closes[["fixture_id", *closing]].filter(another)
-    kind = ends["close_kind"]
-    after_last = (kind == CloseKind.TAPE_END) | (kind == CloseKind.STOP)  # the window ends at the time of its last tick
-    at_tick = kind == CloseKind.IN_RUNNING
-    ticks = ends["end_seq"] - after_last.cast(pl.Int64)
-    known = [
-        decisions[["fixture_id", "tick_seq", "ts_ms"]],
-        decisions[["fixture_id", "state_tick_seq", "state_ts_ms"]],
-        closes[["fixture_id", "state_tick_seq", "state_ts_ms"]],
-        ends[["fixture_id"]].hstack([ticks, ends["close_ts_ms"]]).filter(after_last | at_tick),
-    ]
-    fixture, tick, ts = (pl.concat(list(columns)) for columns in zip(*(frame.get_columns() for frame in known), strict=True))
-    there = tick.is_not_null()
-    fixture, tick, ts = fixture.filter(there), tick.filter(there), ts.filter(there)
-    if not (in_range(tick, 0, _LAST_TICK) and in_range(ends["end_seq"], 0, _LAST_TICK + 1)):
+    ended, end, close = (column[another] for column in (closes.fixture_id, closes.end_seq, closes.close_ts_ms))
+    kind = {one: closes.close_kind.equals(one)[another] for one in CloseKind}
+    after_last = kind[CloseKind.TAPE_END] | kind[CloseKind.STOP]  # the window ends at the time of its last tick
+    at_tick = after_last | kind[CloseKind.IN_RUNNING]
+    entry, closing = decisions.states, closes.states
+    fixture = np.concatenate(
+        [decisions.fixture_id, decisions.fixture_id[entry.line], closes.fixture_id[closing.line], ended[at_tick]]
+    )
+    tick = np.concatenate([decisions.tick_seq, entry.tick_seq, closing.tick_seq, (end - after_last)[at_tick]])
+    ts = np.concatenate([decisions.ts_ms, entry.ts_ms, closing.ts_ms, close[at_tick]])
+    if not (within(tick, 0, _LAST_TICK) and within(end, 0, _LAST_TICK + 1)):
         raise EvidenceError("a tick has a number below 0, or of more than 31 bits")
 
     # From here on fixtures are numbered, and ticks are in order of fixture and tick.
-    fixtures = fixture.unique().sort()
-    number = fixtures.search_sorted(fixture).cast(pl.Int64)
-    order = (number * _TICKS + tick).arg_sort()
-    number, tick, ts = taken(number, order), taken(tick, order), taken(ts, order)
-    (fixture_a, fixture_b), (tick_a, tick_b), (ts_a, ts_b) = neighbours(number), neighbours(tick), neighbours(ts)
-    same = fixture_a == fixture_b
+    fixtures, number = np.unique(fixture, return_inverse=True)
+    order = np.argsort(number * _TICKS + tick, kind="stable")
+    number, tick, ts = number[order], tick[order], ts[order]
+    same = number[1:] == number[:-1]
     # A tick with two times, or a time that falls, could move a decision across the horizon or a price before its decision.
-    if (same & (tick_a == tick_b) & (ts_a != ts_b)).any():
+    if (same & (tick[1:] == tick[:-1]) & (ts[1:] != ts[:-1])).any():
         raise EvidenceError("one tick has two times")
-    if (same & (ts_b < ts_a)).any():
+    if (same & (ts[1:] < ts[:-1])).any():
         raise EvidenceError("time falls from one tick to a later one")
 
-    places = {fixture_id: place for place, fixture_id in enumerate(ends["fixture_id"])}
-    end = taken(pl.Series([places.get(fixture_id) for fixture_id in fixtures], dtype=pl.UInt32), number)
-    inside, close, kind = tick < taken(ends["end_seq"], end), taken(ends["close_ts_ms"], end), taken(ends["close_kind"], end)
+    place = spread(np.arange(len(ended)), np.searchsorted(fixtures, ended), len(fixtures), -1)[number]
+    closed = place >= 0  # a fixture without a backed market has no close
+    tick, ts, place = tick[closed], ts[closed], place[closed]
+    inside, close = tick < end[place], close[place]
     wrong = (
-        (taken(after_last, end) & ~inside)
-        | ((kind == CloseKind.KICKOFF) & (inside != (ts < close)))
-        | ((kind == CloseKind.DURATION) & ((inside != (ts <= close)) | (ts < close - 1000 * (duration_s or 0))))
+        (after_last[place] & ~inside)
+        | (kind[CloseKind.KICKOFF][place] & (inside != (ts < close)))
+        | (kind[CloseKind.DURATION][place] & ((inside != (ts <= close)) | (ts < close - 1000 * (duration_s or 0))))
     )
     if wrong.any():
         raise EvidenceError("a window does not end where the times of its ticks say")
@@ -160,163 +162,198 @@ def _check_times(decisions: pl.DataFrame, closes: pl.DataFrame, duration_s: int 
 class _Messages:
     """The states in evidence, in order of market and tick. A market is given as the row of its close.
 
-    A state has ``size`` prices from ``start`` on, which stay in the frame that was read. ``key`` is market and tick as one
-    number.
+    A state has ``size`` prices from ``start`` on in ``side``, ``prob_bps`` and ``odds_milli``, which are in the order of
+    lines. ``key`` is market and tick as one number.
     """
 
-    market: pl.Series
-    tick: pl.Series
-    ts_ms: pl.Series
-    suspended: pl.Series
-    size: pl.Series
-    start: pl.Series
-    key: pl.Series
+    market: Ints
+    tick: Ints
+    ts_ms: Ints
+    suspended: Bools
+    size: Ints
+    start: Ints
+    key: Ints
+    side: Ints
+    prob_bps: Ints
+    odds_milli: Ints
 
-    def open(self) -> _Messages:
-        columns = (self.market, self.tick, self.ts_ms, self.suspended, self.size, self.start, self.key)
-        return _Messages(*(column.filter(~self.suspended) for column in columns))
-
-    def latest(self, market: pl.Series, tick: pl.Series) -> pl.Series:
-        """Return the row of each market's last message up to a tick; null without such a message."""
-        first = pl.Series([-_TICKS], dtype=pl.Int64)  # sorts before every key, so that each key has a predecessor
-        row = first.append(self.key).search_sorted(market * _TICKS + tick, side="right").cast(pl.Int64) - 2
-        row = row.zip_with(row >= 0, nulls(len(row)))
-        return row.zip_with(taken(self.market, row) == market, nulls(len(row)))
+    def latest(self, market: Ints, tick: Ints, of: Bools | None = None) -> Ints:
+        """Return the row of each market's last message up to a tick, among all or those ``of`` a kind; -1 without one."""
+        rows = np.arange(len(self.key)) if of is None else np.flatnonzero(of)
+        found = np.searchsorted(self.key[rows], market * _TICKS + tick, side="right") - 1
+        row = take(rows, found, -1)
+        return np.where((found >= 0) & (take(self.market, row, -1) == market), row, -1)
 
 
-def _messages(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series) -> tuple[_Messages, pl.DataFrame]:
-    sides = pl.concat([decisions["sides"], closes["sides"]])
-    there = sides.is_not_null()
-    sides = sides.filter(there)
-    size = sides.list.len().cast(pl.Int64)
+def _messages(decisions: Decisions, closes: Closes, market: Ints) -> _Messages:
+    entry, closing = decisions.states, closes.states
+    size = np.concatenate([entry.size, closing.size])
     if (size < 2).any():
         raise EvidenceError("a market has at least two sides")
-    market = pl.concat([market, pl.int_range(closes.height, eager=True)]).filter(there)
-    names = ("state_tick_seq", "state_ts_ms", "state_suspended")
-    tick, *others = (pl.concat([decisions[name], closes[name]]).filter(there) for name in names)
-    key = market * _TICKS + tick
-    order = key.arg_sort()
-    columns = (market, tick, *others, size, size.cum_sum() - size, key)
-    return _Messages(*(taken(column, order) for column in columns)), sides.explode().struct.unnest()
+    of = np.concatenate([market[entry.line], closing.line])
+    tick = np.concatenate([entry.tick_seq, closing.tick_seq])
+    key = of * _TICKS + tick
+    order = np.argsort(key, kind="stable")
+    return _Messages(
+        of[order],
+        tick[order],
+        np.concatenate([entry.ts_ms, closing.ts_ms])[order],
+        np.concatenate([entry.suspended, closing.suspended])[order],
+        size[order],
+        starts(size)[order],
+        key[order],
+        np.concatenate([entry.side.codes, closing.side.codes]),
+        np.concatenate([entry.prob_bps, closing.prob_bps]),
+        np.concatenate([entry.odds_milli, closing.odds_milli]),
+    )
 
 
-def _check_messages(messages: _Messages, prices: pl.DataFrame, closes: pl.DataFrame) -> None:
+def _check_messages(messages: _Messages, closes: Closes) -> None:
     """Require each tick to be one message, and each message of a market to have the same sides."""
-    size, of = messages.size, repeated(messages.size)
-    number = pl.int_range(len(of), eager=True)
-    at = number + taken(messages.start - (size.cum_sum() - size), of)  # the place of each price
-    priced = of.filter(taken(prices["prob_bps"].is_not_null(), at))
-    if (pl.Series([False]).new_from_index(0, len(size)).scatter(priced, values=True) == messages.suspended).any():
+    size = messages.size
+    of = np.repeat(np.arange(len(size)), size)
+    number = np.arange(len(of))
+    at = number + (messages.start - starts(size))[of]  # the place of each price
+    priced = np.zeros(len(size), dtype=np.bool_)
+    priced[of[known(messages.prob_bps[at])]] = True
+    if (priced == messages.suspended).any():
         raise EvidenceError("a state is suspended exactly when it has no probability")
     new_market, new_tick = changes(messages.market), changes(messages.key)
     if (~new_market & changes(size)).any():
         raise EvidenceError(_OTHER_SIDES)
-    fixture = taken(runs(changes(closes["fixture_id"])), messages.market)
-    shared = (fixture * _TICKS + messages.tick).n_unique() != new_tick.sum()
+    fixture = (np.cumsum(changes(closes.fixture_id)) - 1)[messages.market]
+    shared = len(np.unique(fixture * _TICKS + messages.tick)) != new_tick.sum()
     # With two prices for one tick, a forger could enter at one and close at the other.
     if shared or (~new_tick & changes(messages.suspended)).any():
         raise EvidenceError(_OTHER_MESSAGE)
     # Prices are compared one by one. In the previous message, the same side is earlier by the number of prices in a message.
-    for columns, new, fault in ((["side"], new_market, _OTHER_SIDES), (["odds_milli", "prob_bps"], new_tick, _OTHER_MESSAGE)):
-        again = ~taken(new, of)
-        here, before = at.filter(again), taken(at, (number - taken(size, of)).filter(again))
-        if not all(taken(prices[name], here).equals(taken(prices[name], before), null_equal=True) for name in columns):
+    prices = (messages.odds_milli, messages.prob_bps)
+    for columns, new, fault in (((messages.side,), new_market, _OTHER_SIDES), (prices, new_tick, _OTHER_MESSAGE)):
+        again = ~new[of]
+        here, before = at[again], at[(number - size[of])[again]]
+        if any((column[here] != column[before]).any() for column in columns):
             raise EvidenceError(fault)
 
 
-def _check_latest(
-    messages: _Messages, decisions: pl.DataFrame, market: pl.Series, closes: pl.DataFrame, policy: ClosingPolicy
-) -> None:
+def _check_latest(messages: _Messages, decisions: Decisions, market: Ints, closes: Closes, policy: ClosingPolicy) -> None:
     """Require each state to be the last message of its market, and each close to be the message that its policy takes."""
-    acted = market.is_not_null()
-    last = taken(messages.tick, messages.latest(market.filter(acted), decisions["tick_seq"].filter(acted)))
+    entry, closing = decisions.states, closes.states
+    acted = market >= 0
+    last = take(messages.tick, messages.latest(market[acted], decisions.tick_seq[acted]), NONE)
     # With an older state of the market, a decision could enter at a price that had already moved.
-    if not decisions["state_tick_seq"].filter(acted).equals(last):
+    if (spread(entry.tick_seq, entry.line, len(decisions), NONE)[acted] != last).any():
         raise EvidenceError("a state is not the last message of its market that other lines know of")
-    own, end = pl.int_range(closes.height, eager=True), closes["end_seq"] - 1
-    row = messages.latest(own, end)
-    close = taken(messages.tick, row)
+    own = np.arange(len(closes))
+    row = messages.latest(own, closes.end_seq - 1)
     if policy == ClosingPolicy.LAST_OPEN:
-        opened = messages.open()
-        open_row = opened.latest(own, end)
-        young = closes["close_ts_ms"] - taken(opened.ts_ms, open_row) <= LAST_OPEN_MAX_AGE_MS
-        close = taken(opened.tick, open_row).zip_with(taken(messages.suspended, row) & young, close)
-    if not closes["state_tick_seq"].equals(close):
+        opened = messages.latest(own, closes.end_seq - 1, ~messages.suspended)
+        young = (opened >= 0) & (closes.close_ts_ms - take(messages.ts_ms, opened, 0) <= LAST_OPEN_MAX_AGE_MS)
+        row = np.where(take(messages.suspended, row, default=False) & young, opened, row)
+    if (spread(closing.tick_seq, closing.line, len(closes), NONE) != take(messages.tick, row, NONE)).any():
         raise EvidenceError("a close is not the last message inside its window that other lines know of")
 
 
-def positions(decisions: pl.DataFrame, closes: pl.DataFrame, market: pl.Series | None = None) -> pl.DataFrame:
-    """Return ``POSITIONS`` in order of ``seq``, every decision with the two states that score it."""
-    market = market_rows(decisions, closes) if market is None else market
-    entries, quotes = _prices(decisions), _prices(closes)
-    own = entries["side"] == taken(decisions["side"], entries["row"])  # sides are unique, so each decision matches at most one
-    row, unpriced = entries["row"].filter(own), nulls(decisions.height)
-    backed = pl.DataFrame({"row": market, "side": decisions["side"]})
-    close = backed.join(quotes, on=["row", "side"], how="left", maintain_order="left")
-    known = {
-        "entry_present": decisions["sides"].is_not_null(),
-        "entry_suspended": decisions["state_suspended"],
-        "entry_prob_bps": unpriced.clone().scatter(row, entries["prob_bps"].filter(own)),
-        "odds_milli": unpriced.scatter(row, entries["odds_milli"].filter(own)),
-        "closing_present": taken(closes["sides"].is_not_null(), market),
-        "closing_suspended": taken(closes["state_suspended"], market),
-        "close_prob_bps": close["prob_bps"],
-        "closing_ts_ms": taken(closes["state_ts_ms"], market),
-    } | {name: taken(closes[name], market) for name in ("end_seq", "close_ts_ms", "close_kind")}
-    frame = pl.DataFrame({name: known[name] if name in known else decisions[name] for name in POSITIONS})
-    return conform(frame, POSITIONS, "POSITIONS")
+def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> Positions:
+    """Return the positions of frames of events."""
+    made, closed = lines_of(decisions, closes)
+    return placed(made, closed, market_rows(made, closed))
 
 
-def market_rows(decisions: pl.DataFrame, closes: pl.DataFrame) -> pl.Series:
-    """Return the row in ``closes`` of each decision's market, null without one; ``EvidenceError`` as for ``positions``."""
+def placed(decisions: Decisions, closes: Closes, market: Ints) -> Positions:
+    """Return every decision with the two states that score it. ``market`` is the result of ``market_rows``."""
+    entry, closing = decisions.states, closes.states
+    for states in (entry, closing):
+        _check_prices(states)
+    count = len(decisions)
+    of = np.repeat(entry.line, entry.size)
+    own = np.flatnonzero(entry.side.codes == decisions.side.codes[of])  # sides are unique, so a decision matches at most one
+    quoted = np.repeat(closing.line, closing.size)
+    sides = len(closing.side.values) + 1
+    keys, asked = quoted * sides + closing.side.codes, np.where(market >= 0, market * sides + decisions.side.codes, -1)
+    found = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)  # prices stand in order of close and side
+    matched = (asked >= 0) & (decisions.side.codes >= 0) & (take(keys, found, -1) == asked)
+    state = spread(np.arange(len(closing.line)), closing.line, len(closes), -1)
+    close = take(state, market, -1)
+    return Positions(
+        np.arange(1, count + 1),
+        decisions.agent_id,
+        decisions.fixture_id,
+        decisions.tick_seq,
+        decisions.ts_ms,
+        decisions.action,
+        decisions.market_key,
+        decisions.side,
+        decisions.confidence_ppm,
+        entry_present=spread(np.ones(len(entry.line), dtype=np.bool_), entry.line, count, default=False),
+        entry_suspended=spread(entry.suspended, entry.line, count, default=False),
+        entry_prob_bps=spread(entry.prob_bps[own], of[own], count, NONE),
+        odds_milli=spread(entry.odds_milli[own], of[own], count, NONE),
+        closing_present=close >= 0,
+        closing_suspended=take(closing.suspended, close, default=False),
+        close_prob_bps=np.where(matched, take(closing.prob_bps, found, NONE), NONE),
+        closing_ts_ms=take(closing.ts_ms, close, NONE),
+        end_seq=take(closes.end_seq, market, NONE),
+        close_ts_ms=take(closes.close_ts_ms, market, NONE),
+        close_kind=closes.close_kind.take(market),
+    )
+
+
+def market_rows(decisions: Decisions, closes: Closes) -> Ints:
+    """Return the row in ``closes`` of each decision's market; -1 for a decision that backs no market.
+
+    Raises
+    ------
+    EvidenceError
+        The closes are not sorted, or not exactly one per market that a BACK names.
+    """
     # A missing close would drop a losing decision from the mean. A spare close would give a choice between two.
     wrong = EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
-    (fixture, later_fixture), (key, later_key) = neighbours(closes["fixture_id"]), neighbours(closes["market_key"])
-    if not ((later_fixture > fixture) | ((later_fixture == fixture) & (later_key > key))).all():
+    number = np.unique(np.concatenate([decisions.fixture_id, closes.fixture_id]), return_inverse=True)[1]
+    keys = len(closes.market_key.values) + 1
+    asked = number[: len(decisions)] * keys + decisions.market_key.codes
+    closed = number[len(decisions) :] * keys + closes.market_key.codes
+    if (closed[1:] <= closed[:-1]).any():
         raise wrong
-    row = pl.int_range(closes.height, eager=True).alias("row")
-    found = decisions[_MARKET].join(closes[_MARKET].hstack([row]), on=_MARKET, how="left", maintain_order="left")["row"]
-    back = decisions["action"] == Action.BACK
-    found = found.zip_with(back, nulls(decisions.height))
-    backed = found.filter(back & decisions["market_key"].is_not_null())
-    if backed.null_count() or backed.n_unique() != closes.height:
+    backed = decisions.action.equals(Action.BACK) & (decisions.market_key.codes >= 0)
+    row = np.minimum(np.searchsorted(closed, asked), len(closed) - 1)
+    found = np.where(backed & (take(closed, row, -1) == asked), row, -1)
+    if (found[backed] < 0).any() or len(np.unique(found[backed])) != len(closes):
         raise wrong
     return found
 
 
-def proposals(decisions: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Return ``PROPOSALS`` in order of ``seq``, decisions with the quote to take. A suspended market has no quote."""
-    own = {
-        "stake": decisions["stake"],
-        "limit_odds_milli": decisions["limit_odds_milli"],
-        "odds_milli": placed["odds_milli"].zip_with(~placed["entry_suspended"], nulls(placed.height)),
-        "quote_age_ms": decisions["ts_ms"] - decisions["state_ts_ms"],
-    }
-    return conform(
-        pl.DataFrame({name: own[name] if name in own else placed[name] for name in PROPOSALS}), PROPOSALS, "PROPOSALS"
+def proposals(decisions: Decisions, placed: Positions) -> Proposals:
+    """Return what the gate judges: decisions with the quote to take. A suspended market has no quote."""
+    entry = decisions.states
+    state_ts = spread(entry.ts_ms, entry.line, len(decisions), NONE)
+    return Proposals(
+        decisions.agent_id,
+        decisions.fixture_id,
+        decisions.tick_seq,
+        decisions.ts_ms,
+        decisions.action,
+        decisions.market_key,
+        decisions.stake,
+        decisions.limit_odds_milli,
+        placed.entry_prob_bps,
+        odds_milli=np.where(placed.entry_suspended, NONE, placed.odds_milli),
+        quote_age_ms=np.where(known(state_ts), decisions.ts_ms - np.where(known(state_ts), state_ts, 0), NONE),
     )
 
 
-def _prices(events: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per side of every state: (row of the event, side, prob_bps, odds_milli)."""
-    size = events["sides"].list.len().cast(pl.Int64)
-    there = size > 0
-    size, suspended = size.filter(there), events["state_suspended"].filter(there)
-    state = repeated(size)
-    prices = events["sides"].filter(there).explode().struct.unnest()
-    if prices["side"].null_count():
-        raise EvidenceError("a side without a name")
-    check_prices(prices.hstack([taken(suspended, state).alias("suspended")]))
-    side, later = neighbours(prices["side"])
-    if (~changes(state).slice(1) & (later <= side)).any():
+def _check_prices(states: States) -> None:
+    priced = known(states.prob_bps)
+    possible = within(states.prob_bps, 0, 10_000) and within(states.odds_milli, *ODDS_MILLI)
+    of = np.repeat(np.arange(len(states.size)), states.size)
+    if not possible or (states.suspended[of] & priced).any():
+        raise EvidenceError("a price out of range, or a probability in a suspended market")
+    side = states.side.codes
+    if (~changes(of)[1:] & (side[1:] <= side[:-1])).any():
         raise EvidenceError("the sides of a market must be unique and in byte order")
-    rows = pl.int_range(events.height, eager=True).filter(there)
-    return prices.hstack([taken(rows, state).alias("row")])
 
 
 def check_prices(prices: pl.DataFrame) -> None:
     """Raise ``EvidenceError`` for prices (``prob_bps``, ``odds_milli``, ``suspended``) that no market has."""
-    prob, odds = prices["prob_bps"], prices["odds_milli"]
-    possible = in_range(prob, 0, 10_000) and in_range(odds, *ODDS_MILLI)
-    if not possible or (prices["suspended"] & prob.is_not_null()).any():
+    prob, odds = ints_of(prices["prob_bps"]), ints_of(prices["odds_milli"])
+    if not (within(prob, 0, 10_000) and within(odds, *ODDS_MILLI)) or (prices["suspended"].to_numpy() & known(prob)).any():
         raise EvidenceError("a price out of range, or a probability in a suspended market")

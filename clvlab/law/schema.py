@@ -217,22 +217,6 @@ POSITIONS: Schema = {
     "close_kind": pl.String,
 }
 
-# A decision with the quote that it would take: the only input of the policy gate. ``odds_milli`` is ``None`` without a quote,
-# and ``quote_age_ms`` without a market state.
-PROPOSALS: Schema = {
-    "agent_id": pl.String,
-    "fixture_id": pl.Int64,
-    "tick_seq": pl.Int64,
-    "ts_ms": pl.Int64,
-    "action": pl.String,
-    "market_key": pl.String,
-    "stake": pl.Int64,
-    "limit_odds_milli": pl.Int64,
-    "entry_prob_bps": pl.Int64,
-    "odds_milli": pl.Int64,
-    "quote_age_ms": pl.Int64,
-}
-
 # The policy gate's reasons against each proposal, before and after the quote. Both are null for a WAIT.
 REASONS = pl.List(pl.String)
 VERDICTS: Schema = {"pre": REASONS, "post": REASONS}

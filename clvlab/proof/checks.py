@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+import numpy as np
 import orjson
-import polars as pl
 
 from clvlab.errors import EvidenceError
-from clvlab.law.gate import verdicts
+from clvlab.law.gate import PostQuote, PreQuote, bits_of, verdicts
+from clvlab.law.lines import NONE, Bools, Coded, Decisions, Ints, Positions
 from clvlab.law.policy import ExecutionMode, PolicyEnvelope
 from clvlab.law.positions import proposals
-from clvlab.law.schema import VERDICTS, Action
+from clvlab.law.schema import Action
 from clvlab.proof.anchor import MEMO_PROGRAMS, Anchor, AnchorStatus, AnchorTrust, Seen
 from clvlab.proof.closure import audit
-from clvlab.proof.events import read_receipts
+from clvlab.proof.events import Receipt, read_receipts
 from clvlab.proof.evidence import Evidence
 from clvlab.proof.limits import PART_LIMITS
 from clvlab.proof.manifest import RunStarted, check_ids
@@ -65,8 +66,8 @@ def llm_boundary(folder: Path | None) -> Check:
         return Check(Verdict.FAIL, "; ".join(found[:3]))
     return Check(
         Verdict.PASS,
-        "a maintainer's guard, not a wall: law and proof import each other and listed names of polars, pyarrow, orjson "
-        "and the standard library only",
+        "a maintainer's guard, not a wall: law and proof import each other and listed names of msgspec, numpy, orjson, "
+        "polars and the standard library only",
     )
 
 
@@ -117,56 +118,67 @@ def _difference(rebuilt: bytes, stored: bytes) -> str:
     return f"states {key} {theirs.get(key)!r}, rebuilt it is {ours.get(key)!r}"
 
 
-def policy_obeyed(evidence: Evidence, placed: pl.DataFrame, receipts: bytes) -> Check:
+def policy_obeyed(evidence: Evidence, placed: Positions, receipts: bytes) -> Check:
     """Judge every BACK again in both phases, and require each receipt to be for an allowed action."""
-    decisions, policy = evidence.decisions, evidence.limits.policy
-    backs = int((decisions["action"] == Action.BACK).sum())
+    (decisions, _), policy = evidence.events.lines, evidence.limits.policy
+    back = decisions.action.equals(Action.BACK)
+    backs = int(back.sum())
     if backs == 0 and not receipts:
         return Check(Verdict.NOT_APPLICABLE, "the run has no BACK")
     judged = verdicts(proposals(decisions, placed), policy)
-    if not all(judged[phase].equals(decisions[phase], null_equal=True) for phase in VERDICTS):
-        wrong = pl.select(pl.any_horizontal(judged[phase].ne_missing(decisions[phase]) for phase in VERDICTS)).to_series()
-        first = decisions.filter(wrong)["seq"][0]
+    phases = ((decisions.pre, judged.pre, PreQuote), (decisions.post, judged.post, PostQuote))
+    wrong = np.logical_or.reduce([_bits(stated, reasons) != bits for stated, bits, reasons in phases])
+    if wrong.any():
+        first = int(placed.seq[np.argmax(wrong)])
         return Check(Verdict.FAIL, f"{wrong.sum()} of {backs} verdicts do not follow from the policy, the first at seq {first}")
-    reasons = judged["pre"].list.len() + judged["post"].list.len()
-    allowed = decisions[["agent_id", "seq", "stake"]].filter(reasons == 0)
+    allowed = (judged.pre == 0) & (judged.post == 0)
     try:
         executed = read_receipts(receipts)
     except EvidenceError as error:
         return Check(Verdict.FAIL, f"the receipts can't be read: {error}")
     try:
-        checked = _check_executed(executed, allowed, policy, evidence.started["run_id"])
+        checked = _check_executed(executed, decisions, allowed, policy, evidence.started["run_id"])
     except EvidenceError as error:
         return Check(Verdict.FAIL, str(error))
-    return Check(Verdict.PASS, f"recomputed, {allowed.height} of {backs} BACKs were allowed; {checked}")
+    return Check(Verdict.PASS, f"recomputed, {allowed.sum()} of {backs} BACKs were allowed; {checked}")
 
 
-def _check_executed(receipts: pl.DataFrame, allowed: pl.DataFrame, policy: PolicyEnvelope, run_id: str) -> str:
+def _bits(stated: Coded[tuple[str, ...]], reasons: type[StrEnum]) -> Ints:
+    return stated.map(lambda one: bits_of(one, reasons), default=NONE)
+
+
+def _check_executed(receipts: list[Receipt], decisions: Decisions, allowed: Bools, policy: PolicyEnvelope, run_id: str) -> str:
     """Return the number of checked executions as text; ``EvidenceError`` for a receipt without an allowed action."""
     is_paper = policy.execution_mode == ExecutionMode.PAPER
-    if receipts.is_empty():
-        if is_paper and allowed.height:
+    count = int(allowed.sum())
+    if not receipts:
+        if is_paper and count:
             return "there is no receipt, so that nothing was checked of what was executed"
         return "none was to be executed, and there is no receipt"
     if not is_paper:
-        raise EvidenceError(f"the run asked no venue ({policy.execution_mode}), and has {receipts.height} receipts")
-    own = allowed.select("agent_id", decision_seq="seq", run_id=pl.lit(run_id), proposed="stake")
-    matched = receipts.join(own, on=["decision_seq", "agent_id", "run_id"], how="left", maintain_order="left")
-    # A receipt for more than the proposed stake, or a second receipt, would count money that the gate never allowed.
-    wrong = matched.filter(
-        pl.col("proposed").is_null()
-        | ~pl.col("stake").is_between(0, pl.col("proposed"))
-        | ~pl.col("venue").is_in(policy.venue_allowlist)
-        | ~pl.col("decision_seq").is_first_distinct()
-    )
-    if wrong.height:
-        raise EvidenceError(
-            f"{wrong.height} receipt(s) without an allowed action of that kind, the first for seq {wrong['decision_seq'][0]}"
-        )
+        raise EvidenceError(f"the run asked no venue ({policy.execution_mode}), and has {len(receipts)} receipts")
+    agents, stakes = decisions.agent_id.take(np.flatnonzero(allowed)).tolist(), decisions.stake[allowed].tolist()
+    own = dict(zip((np.flatnonzero(allowed) + 1).tolist(), zip(agents, stakes, strict=True), strict=True))
+    seen: set[int] = set()
+    wrong = []
+    for receipt in receipts:
+        agent_id, proposed = own.get(receipt.decision_seq, (None, None))
+        # A receipt for more than the proposed stake, or a second receipt, would count money that the gate never allowed.
+        if (
+            proposed is None
+            or (receipt.agent_id, receipt.run_id) != (agent_id, run_id)
+            or not 0 <= receipt.stake <= proposed
+            or receipt.venue not in policy.venue_allowlist
+            or receipt.decision_seq in seen
+        ):
+            wrong.append(receipt.decision_seq)
+        seen.add(receipt.decision_seq)
+    if wrong:
+        raise EvidenceError(f"{len(wrong)} receipt(s) without an allowed action of that kind, the first for seq {wrong[0]}")
     # Receipts may be lost. The seal proves decisions, not fills, so the verdict does not depend on the number of receipts.
-    missing = allowed.height - receipts.height
+    missing = count - len(receipts)
     without = f", and {missing} have none, of which nothing was checked" if missing > 0 else ""
-    return f"each of {receipts.height} receipts is for one of them{without}"
+    return f"each of {len(receipts)} receipts is for one of them{without}"
 
 
 def receipt_separation(evidence: Evidence) -> Check:

@@ -12,7 +12,7 @@ import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.clv import scores
-from clvlab.law.positions import positions
+from clvlab.law.positions import placed
 from clvlab.proof.canonical import JsonObject, canonical, parsed, sha256
 from clvlab.proof.events import Kind, event_line, read_single, score_lines
 from clvlab.proof.evidence import Evidence, read_evidence
@@ -98,8 +98,8 @@ def check_disclosure(text: bytes) -> str:
         raise EvidenceError("the manifest is not about this run")
     check_ids(evidence.started)
     seq = pl.lit(lines["decision"]["index"], pl.Int64)
-    placed = positions(evidence.decisions, evidence.closes, evidence.market)
-    row = scores(placed, evidence.window, evidence.max_close_age_s).with_columns(seq=seq)
+    positions = placed(*evidence.events.lines, evidence.market)
+    row = scores(positions, evidence.window, evidence.max_close_age_s).with_columns(seq=seq)
     if score_lines(row) != content["score"]["line"].encode() + b"\n":
         raise EvidenceError(f"the law scores the decision otherwise: {score_lines(row)[:-1].decode()}")
     return sha256(content["manifest"].encode())

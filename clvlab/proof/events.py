@@ -9,24 +9,27 @@ had exactly the keys and types of its kind. Otherwise the error names the first 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from array import array
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
+import numpy as np
 import polars as pl
-import pyarrow as pa
-from pyarrow import json as arrow_json
+from msgspec import Meta, MsgspecError, Struct, json
 
 from clvlab.errors import EvidenceError
-from clvlab.law.schema import RECEIPTS, SAFE_INTEGER, SCORES, VERDICTS, Schema
+from clvlab.law.lines import NONE, Closes, Coded, Column, Decisions, Ints, States, frame_of, spread
+from clvlab.law.schema import SAFE_INTEGER, SCORES, VERDICTS, Schema
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.limits import check_lines
+from clvlab.proof.merkle import pieces
 
 _BATCH_ROWS = 8192
-_BATCH_BYTES = 8 << 20
-_READERS = 2
+_PIECE_BYTES = 1 << 16  # what is decoded at once stays in the processor's cache
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _ESCAPES = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | _SHORT
 _RISKY = re.compile(r'["\\\x00-\x1f]')
@@ -52,43 +55,6 @@ _STATE = '"sides":[<sides>],"suspended":<state_suspended>,"tick_seq":<state_tick
 _ENTRY_STATE, _CLOSING_STATE = '{"age_ms":<age_ms>,' + _STATE, "{" + _STATE
 _VERDICT = '{"post":{"allowed":<post_allowed>,"reasons":[<post>]},"pre":{"allowed":<pre_allowed>,"reasons":[<pre>]}}'
 _SIDE = '{"odds_milli":<odds_milli?>,"prob_bps":<prob_bps?>,"side":<side>}'
-
-# Schemas for Arrow of each kind of line.
-_INT, _TEXT, _BOOL = pa.int64(), pa.string(), pa.bool_()
-_SIDES_TYPE = pa.list_(pa.struct([("odds_milli", _INT), ("prob_bps", _INT), ("side", _TEXT)]))
-_STATE_FIELDS = [("sides", _SIDES_TYPE), ("suspended", _BOOL), ("tick_seq", _INT), ("ts_ms", _INT)]
-_ACTION_FIELDS = [("limit_odds_milli", _INT), ("market_key", _TEXT), ("side", _TEXT), ("stake", _INT), ("type", _TEXT)]
-_PHASE_TYPE = pa.struct([("allowed", _BOOL), ("reasons", pa.list_(_TEXT))])
-_UNTRUSTED_FIELDS = [("claimed_edge_bps", _INT), ("confidence_ppm", _INT), ("confidence_raw", _TEXT), ("reason", _TEXT)]
-_DECISION_FIELDS = [
-    ("action", pa.struct(_ACTION_FIELDS)),
-    ("agent_id", _TEXT),
-    ("fixture_id", _INT),
-    ("market_state", pa.struct([("age_ms", _INT), *_STATE_FIELDS])),
-    ("policy", pa.struct([("post", _PHASE_TYPE), ("pre", _PHASE_TYPE)])),
-    ("tick_seq", _INT),
-    ("ts_ms", _INT),
-    ("untrusted", pa.struct(_UNTRUSTED_FIELDS)),
-]
-_CLOSE_FIELDS = [
-    ("close_kind", _TEXT),
-    ("close_ts_ms", _INT),
-    ("closing", pa.struct(_STATE_FIELDS)),
-    ("end_seq", _INT),
-    ("fixture_id", _INT),
-    ("market_key", _TEXT),
-]
-_RECEIPT_FIELDS = [
-    ("agent_id", _TEXT),
-    ("decision_seq", _INT),
-    ("non_scoring", _BOOL),
-    ("odds_milli", _INT),
-    ("run_id", _TEXT),
-    ("stake", _INT),
-    ("status", _TEXT),
-    ("ts_ms", _INT),
-    ("venue", _TEXT),
-]
 
 
 class Kind(StrEnum):
@@ -134,9 +100,6 @@ PROPOSAL_EVENTS: Schema = {
 
 # One row per DECISION line.
 DECISION_EVENTS: Schema = PROPOSAL_EVENTS | VERDICTS
-
-# Order by time, then by names. The order of questions to agents must not affect the evidence (evidence-format.md).
-SEALED_ORDER = ("ts_ms", "fixture_id", "tick_seq", "agent_id", "market_key", "side", "action")
 
 # One row per MARKET_CLOSE line, with the state as above.
 CLOSE_EVENTS: Schema = {
@@ -185,9 +148,7 @@ def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> byte
     lines = frame.select(line).to_series()
     if lines.null_count():
         raise EvidenceError("a line needs a value where a null stands")
-    # The one text buffer of an array with 64-bit offsets holds the lines end to end.
-    buffer = lines.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
-    return buffer.to_pybytes() if buffer else b""
+    return str(lines.str.join("")[0]).encode()
 
 
 @lru_cache(maxsize=64)  # building one takes longer than writing a few lines with it
@@ -240,16 +201,145 @@ def _risky(frame: pl.DataFrame) -> Iterator[str]:
             yield column
 
 
-def read_receipts(receipts: bytes) -> pl.DataFrame:
-    if not receipts:
-        return pl.DataFrame(schema=RECEIPTS)
-    if not receipts.endswith(b"\n"):
+# Lines as they are read. Keys stand in the order of canonical JSON, so that what is written again are the same bytes.
+
+
+class _Struct(Struct, forbid_unknown_fields=True, gc=False):
+    pass
+
+
+_Int = Annotated[int, Meta(ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
+
+
+class _Side(_Struct):
+    odds_milli: _Int | None
+    prob_bps: _Int | None
+    side: str
+
+
+class _ClosingState(_Struct):
+    sides: list[_Side]
+    suspended: bool
+    tick_seq: _Int
+    ts_ms: _Int
+
+
+class _EntryState(_Struct):
+    age_ms: _Int
+    sides: list[_Side]
+    suspended: bool
+    tick_seq: _Int
+    ts_ms: _Int
+
+
+class _Action(_Struct):
+    limit_odds_milli: _Int | None
+    market_key: str | None
+    side: str | None
+    stake: _Int | None
+    type: str
+
+
+class _Phase(_Struct):
+    allowed: bool
+    reasons: list[str]
+
+
+class _Policy(_Struct):
+    post: _Phase
+    pre: _Phase
+
+
+class _Untrusted(_Struct):
+    claimed_edge_bps: _Int | None
+    confidence_ppm: _Int | None
+    confidence_raw: str | None
+    reason: str | None
+
+
+class _Decision(_Struct):
+    action: _Action
+    agent_id: str
+    fixture_id: _Int
+    market_state: _EntryState | None
+    policy: _Policy | None
+    tick_seq: _Int
+    ts_ms: _Int
+    untrusted: _Untrusted
+
+
+class _Close(_Struct):
+    close_kind: str
+    close_ts_ms: _Int
+    closing: _ClosingState | None
+    end_seq: _Int
+    fixture_id: _Int
+    market_key: str
+
+
+class _DecisionLine(_Struct):
+    kind: Literal["DECISION"]
+    payload: _Decision
+    seq: _Int
+
+
+class _CloseLine(_Struct):
+    kind: Literal["MARKET_CLOSE"]
+    payload: _Close
+    seq: _Int
+
+
+class Receipt(_Struct):
+    """A line of ``receipts.jsonl``."""
+
+    agent_id: str
+    decision_seq: _Int
+    non_scoring: bool
+    odds_milli: _Int | None
+    run_id: str
+    stake: _Int
+    status: str
+    ts_ms: _Int
+    venue: str
+
+
+_DECISIONS, _CLOSES, _RECEIPTS = json.Decoder(_DecisionLine), json.Decoder(_CloseLine), json.Decoder(Receipt)
+_WRITER = json.Encoder()
+_Line = TypeVar("_Line", bound=_Struct)
+
+
+def read_lines(text: bytes, decoder: json.Decoder[_Line]) -> Iterator[list[_Line]]:
+    """Read lines in pieces; ``EvidenceError`` unless each has the keys and types of its kind and is canonical."""
+    for piece in pieces(text, _PIECE_BYTES):
+        try:
+            read = decoder.decode_lines(piece)
+        except (MsgspecError, UnicodeDecodeError) as error:
+            raise _fault(piece, decoder) from error
+        if _WRITER.encode_lines(read) != piece:
+            raise _fault(piece, decoder)
+        yield read
+
+
+def _fault(piece: bytes, decoder: json.Decoder[_Line]) -> EvidenceError:
+    """Return an error that names the first faulty line and its fault."""
+    for line in piece[:-1].split(b"\n"):
+        try:
+            parsed(line)
+            decoder.decode(line)
+        except (EvidenceError, MsgspecError) as error:
+            return EvidenceError(f"{error} in {_excerpt(line)}")
+    return EvidenceError(f"it does not have exactly the keys and types of its kind near {_excerpt(piece)}")
+
+
+def read_receipts(receipts: bytes) -> list[Receipt]:
+    """Read ``receipts.jsonl``, which is not evidence."""
+    if receipts and not receipts.endswith(b"\n"):
         raise EvidenceError("receipts.jsonl does not end with a line feed")
     check_lines(receipts, "receipts.jsonl")
-    frame = read_lines(receipts, 0, len(receipts))
-    if frame.select(pl.any_horizontal((~pl.col(pl.Int64).is_between(-SAFE_INTEGER, SAFE_INTEGER)).any())).item():
-        raise EvidenceError("integer beyond 2**53 - 1")
-    return frame
+    read = [receipt for piece in read_lines(receipts, _RECEIPTS) for receipt in piece]
+    if not all(receipt.non_scoring for receipt in read):
+        raise EvidenceError("a receipt must be non_scoring")
+    return read
 
 
 def read_single(line: bytes, kind: Kind) -> Event:
@@ -261,96 +351,227 @@ def read_single(line: bytes, kind: Kind) -> Event:
     return event
 
 
-def read_lines(events: bytes, start: int, end: int, kind: Kind | None = None) -> pl.DataFrame:
-    """Read the lines of one kind (receipts have none) between two offsets; ``EvidenceError`` unless they are canonical."""
-    read, schema = _READ[kind]
-
-    def frame_of(cut: tuple[int, int]) -> pl.DataFrame:
-        text = events[slice(*cut)]
-        try:
-            text.decode()  # Arrow does not check UTF-8, and Polars relies on it
-            frame, again = read(text)
-        except (EvidenceError, pa.ArrowException, pl.exceptions.PolarsError, ValueError) as error:
-            raise _fault(text, str(error)) from error
-        if again != text:
-            raise _fault(text, "it does not have exactly the keys and types of its kind")
-        return frame
-
-    if end - start <= _BATCH_BYTES:  # for one batch, a thread takes longer to start than it saves
-        return frame_of((start, end)) if start < end else pl.DataFrame(schema=schema)
-    with ThreadPoolExecutor(_READERS) as pool:  # the first faulty batch is reported
-        return pl.concat(pool.map(frame_of, _cuts(events, start, end)))
-
-
-def _cuts(events: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    while start < end:
-        stop = events.find(b"\n", min(start + _BATCH_BYTES, end - 1)) + 1
-        yield start, stop
-        start = stop
-
-
-def _table(text: bytes, schema: list[tuple[str, pa.DataType]]) -> pl.DataFrame:
-    table = arrow_json.read_json(
-        pa.BufferReader(text),
-        read_options=arrow_json.ReadOptions(block_size=len(text), use_threads=False),  # the batches are read in parallel
-        parse_options=arrow_json.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="error"),
-    )
-    frame = pl.from_arrow(table)
-    if not isinstance(frame, pl.DataFrame) or frame.height != text.count(b"\n"):
-        raise ValueError("not one JSON object a line")
-    return frame
-
-
-def _events(text: bytes, payload: list[tuple[str, pa.DataType]]) -> dict[str, pl.Series]:
-    frame = _table(text, [("kind", _TEXT), ("payload", pa.struct(payload)), ("seq", _INT)])
-    return {**_fields(frame["payload"]), "seq": frame["seq"]}
-
-
-def _fields(column: pl.Series, prefix: str = "") -> dict[str, pl.Series]:
-    return {prefix + field.name: field for field in column.struct.unnest()}
-
-
-def _frame(columns: Mapping[str, pl.Series], schema: Schema) -> pl.DataFrame:
-    return pl.DataFrame({column: columns[column] for column in schema}, schema)
-
-
-def _decisions(text: bytes) -> tuple[pl.DataFrame, bytes]:
-    columns = _events(text, _DECISION_FIELDS)
-    columns |= _fields(columns["action"]) | _fields(columns["untrusted"]) | _fields(columns["market_state"], "state_")
-    columns |= {"action": columns["type"], "sides": columns["state_sides"]}
-    columns |= {phase: _fields(verdict)["reasons"] for phase, verdict in _fields(columns["policy"]).items()}
-    frame = _frame(columns, DECISION_EVENTS)
-    return frame, decision_lines(frame)
-
-
-def _closes(text: bytes) -> tuple[pl.DataFrame, bytes]:
-    columns = _events(text, _CLOSE_FIELDS)
-    columns |= _fields(columns["closing"], "state_")
-    frame = _frame(columns | {"sides": columns["state_sides"]}, CLOSE_EVENTS)
-    return frame, close_lines(frame)
-
-
-def _receipts(text: bytes) -> tuple[pl.DataFrame, bytes]:
-    frame = _frame(_table(text, _RECEIPT_FIELDS).to_dict(), RECEIPTS)
-    return frame, receipt_lines(frame)
-
-
-_READ: Mapping[Kind | None, tuple[Callable[[bytes], tuple[pl.DataFrame, bytes]], Schema]] = {
-    Kind.DECISION: (_decisions, DECISION_EVENTS),
-    Kind.MARKET_CLOSE: (_closes, CLOSE_EVENTS),
-    None: (_receipts, RECEIPTS),
-}
-
-
-def _fault(text: bytes, reason: str) -> EvidenceError:
-    """Return an error that names the first line that is not canonical JSON, or otherwise the reason for the whole batch."""
-    for line in text[:-1].split(b"\n"):
-        try:
-            parsed(line)
-        except EvidenceError as error:
-            return EvidenceError(f"{error} in {_excerpt(line)}")
-    return EvidenceError(f"{reason} near {_excerpt(text)}")
-
-
 def _excerpt(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
+
+
+class Names:
+    """Distinct texts in the order in which they are met. ``None`` has place -1."""
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, int] = {None: -1}
+
+    def codes(self, values: Iterable[Hashable]) -> list[int]:
+        places = self._places
+        return [places[value] if value in places else places.setdefault(value, len(places) - 1) for value in values]
+
+    def coded(self, codes: array[int]) -> Coded[Any]:
+        """Return a column of places as a column of texts in byte order."""
+        names: list[Any] = [name for name in self._places if name is not None]
+        order = sorted(range(len(names)), key=lambda place: names[place])
+        rank = np.empty(len(names) + 1, dtype=np.int64)
+        rank[order], rank[-1] = range(len(names)), -1
+        return Coded(rank[ints(codes)], [names[place] for place in order])
+
+
+def ints(column: array[int]) -> Ints:
+    return np.frombuffer(column, dtype=np.int64)
+
+
+class Columns(defaultdict[str, "array[int]"]):
+    """Columns of integers that grow by pieces."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: array("q"))
+
+    def add_nullable(self, name: str, values: Iterable[int | None]) -> None:
+        self[name].extend([NONE if value is None else value for value in values])
+
+
+class _StatesReader:
+    """The market states of lines that are read in pieces."""
+
+    def __init__(self, sides: Names) -> None:
+        self._columns, self._sides, self._count = Columns(), sides, 0
+
+    def add(self, states: Sequence[_EntryState | _ClosingState | None]) -> None:
+        columns, start = self._columns, self._count
+        self._count += len(states)
+        columns["line"].extend([line for line, state in enumerate(states, start) if state is not None])
+        there = [state for state in states if state is not None]
+        columns["tick_seq"].extend([state.tick_seq for state in there])
+        columns["ts_ms"].extend([state.ts_ms for state in there])
+        columns["suspended"].extend([state.suspended for state in there])
+        columns["size"].extend([len(state.sides) for state in there])
+        prices = [price for state in there for price in state.sides]
+        columns["side"].extend(self._sides.codes([price.side for price in prices]))
+        columns.add_nullable("prob_bps", [price.prob_bps for price in prices])
+        columns.add_nullable("odds_milli", [price.odds_milli for price in prices])
+
+    def states(self) -> States:
+        columns = self._columns
+        return States(
+            ints(columns["line"]),
+            ints(columns["tick_seq"]),
+            ints(columns["ts_ms"]),
+            ints(columns["suspended"]).astype(np.bool_),
+            ints(columns["size"]),
+            self._sides.coded(columns["side"]),
+            ints(columns["prob_bps"]),
+            ints(columns["odds_milli"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What agents say about their decisions, which the law does not read."""
+
+    reason: list[str | None]
+    confidence_raw: list[str | None]
+    claimed_edge_bps: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLines:
+    """The lines of decisions and closes as columns, and the ``seq`` of each."""
+
+    decisions: Decisions
+    closes: Closes
+    claims: Claims
+    decision_seqs: Ints
+    close_seqs: Ints
+
+
+def read_events(decisions: bytes, closes: bytes) -> ReadLines:
+    """Read the lines of decisions and of closes; ``EvidenceError`` unless they are canonical."""
+    keys, sides, agents, actions, kinds = Names(), Names(), Names(), Names(), Names()
+    pre, post = Names(), Names()
+    columns, entry, claims = Columns(), _StatesReader(sides), Claims([], [], np.empty(0, dtype=np.int64))
+    for lines in read_lines(decisions, _DECISIONS):
+        made = [line.payload for line in lines]
+        columns["seq"].extend([line.seq for line in lines])
+        columns["agent_id"].extend(agents.codes([one.agent_id for one in made]))
+        columns["fixture_id"].extend([one.fixture_id for one in made])
+        columns["tick_seq"].extend([one.tick_seq for one in made])
+        columns["ts_ms"].extend([one.ts_ms for one in made])
+        actions_of = [one.action for one in made]
+        columns["action"].extend(actions.codes([one.type for one in actions_of]))
+        columns["market_key"].extend(keys.codes([one.market_key for one in actions_of]))
+        columns["side"].extend(sides.codes([one.side for one in actions_of]))
+        columns.add_nullable("stake", [one.stake for one in actions_of])
+        columns.add_nullable("limit_odds_milli", [one.limit_odds_milli for one in actions_of])
+        untrusted = [one.untrusted for one in made]
+        columns.add_nullable("confidence_ppm", [one.confidence_ppm for one in untrusted])
+        columns.add_nullable("claimed_edge_bps", [one.claimed_edge_bps for one in untrusted])
+        claims.reason.extend([one.reason for one in untrusted])
+        claims.confidence_raw.extend([one.confidence_raw for one in untrusted])
+        states = [one.market_state for one in made]
+        entry.add(states)
+        judged = [one.policy for one in made]
+        _check_derived(lines)
+        columns["pre"].extend(pre.codes([one and tuple(one.pre.reasons) for one in judged]))
+        columns["post"].extend(post.codes([one and tuple(one.post.reasons) for one in judged]))
+    closed, closing = Columns(), _StatesReader(sides)
+    for lines_of_closes in read_lines(closes, _CLOSES):
+        ended = [line.payload for line in lines_of_closes]
+        closed["seq"].extend([line.seq for line in lines_of_closes])
+        closed["fixture_id"].extend([one.fixture_id for one in ended])
+        closed["market_key"].extend(keys.codes([one.market_key for one in ended]))
+        closed["end_seq"].extend([one.end_seq for one in ended])
+        closed["close_ts_ms"].extend([one.close_ts_ms for one in ended])
+        closed["close_kind"].extend(kinds.codes([one.close_kind for one in ended]))
+        closing.add([one.closing for one in ended])
+    return ReadLines(
+        Decisions(
+            agents.coded(columns["agent_id"]),
+            ints(columns["fixture_id"]),
+            ints(columns["tick_seq"]),
+            ints(columns["ts_ms"]),
+            actions.coded(columns["action"]),
+            keys.coded(columns["market_key"]),
+            sides.coded(columns["side"]),
+            ints(columns["stake"]),
+            ints(columns["limit_odds_milli"]),
+            ints(columns["confidence_ppm"]),
+            entry.states(),
+            pre.coded(columns["pre"]),
+            post.coded(columns["post"]),
+        ),
+        Closes(
+            ints(closed["fixture_id"]),
+            keys.coded(closed["market_key"]),
+            ints(closed["end_seq"]),
+            ints(closed["close_ts_ms"]),
+            kinds.coded(closed["close_kind"]),
+            closing.states(),
+        ),
+        replace(claims, claimed_edge_bps=ints(columns["claimed_edge_bps"])),
+        ints(columns["seq"]),
+        ints(closed["seq"]),
+    )
+
+
+def _check_derived(lines: Sequence[_DecisionLine]) -> None:
+    """Refuse a line in which a value contradicts another that says the same."""
+    for line in lines:
+        made, state, policy = line.payload, line.payload.market_state, line.payload.policy
+        if state is not None and state.age_ms != made.ts_ms - state.ts_ms:
+            raise EvidenceError(f"age_ms is {state.age_ms} at seq {line.seq}, not {made.ts_ms - state.ts_ms} as its times say")
+        phases = () if policy is None else (policy.pre, policy.post)
+        if any(phase.allowed is bool(phase.reasons) for phase in phases):
+            raise EvidenceError(f"a phase of the policy at seq {line.seq} must be allowed exactly when it has no reason")
+
+
+# Frames of the lines, for people.
+
+
+def decision_frame(made: Decisions, claims: Claims) -> pl.DataFrame:
+    """Return ``DECISION_EVENTS``."""
+    count = len(made)
+    columns: dict[str, Column] = {
+        "seq": np.arange(1, count + 1),
+        "agent_id": made.agent_id,
+        "fixture_id": made.fixture_id,
+        "tick_seq": made.tick_seq,
+        "ts_ms": made.ts_ms,
+        "action": made.action,
+        "market_key": made.market_key,
+        "side": made.side,
+        "stake": made.stake,
+        "limit_odds_milli": made.limit_odds_milli,
+        "reason": pl.Series(claims.reason, dtype=pl.String),
+        "confidence_ppm": made.confidence_ppm,
+        "confidence_raw": pl.Series(claims.confidence_raw, dtype=pl.String),
+        "claimed_edge_bps": claims.claimed_edge_bps,
+        "pre": made.pre,
+        "post": made.post,
+    }
+    return frame_of(columns | _state_columns(made.states, count), DECISION_EVENTS)
+
+
+def close_frame(closes: Closes, first_seq: int) -> pl.DataFrame:
+    """Return ``CLOSE_EVENTS`` of closes that are numbered from ``first_seq``."""
+    columns: dict[str, Column] = {
+        "seq": np.arange(first_seq, first_seq + len(closes)),
+        "fixture_id": closes.fixture_id,
+        "market_key": closes.market_key,
+        "end_seq": closes.end_seq,
+        "close_ts_ms": closes.close_ts_ms,
+        "close_kind": closes.close_kind,
+    }
+    return frame_of(columns | _state_columns(closes.states, len(closes)), CLOSE_EVENTS)
+
+
+def _state_columns(states: States, count: int) -> dict[str, Column]:
+    state = np.repeat(np.arange(len(states.line)), states.size)
+    side: dict[str, Column] = {"odds_milli": states.odds_milli, "prob_bps": states.prob_bps, "side": states.side}
+    prices = frame_of(side, {"odds_milli": pl.Int64, "prob_bps": pl.Int64, "side": pl.String}).to_struct("sides")
+    listed = pl.DataFrame({"state": state, "sides": prices}).group_by("state", maintain_order=True).agg("sides")["sides"]
+    place = spread(np.arange(len(states.line)), states.line, count, len(states.line))  # of the null at the end
+    absent = pl.Series([None], dtype=pl.Boolean)
+    return {
+        "state_tick_seq": spread(states.tick_seq, states.line, count, NONE),
+        "state_ts_ms": spread(states.ts_ms, states.line, count, NONE),
+        "state_suspended": pl.Series(states.suspended).extend(absent)[place],
+        "sides": listed.cast(SIDES).extend(absent.cast(SIDES))[place],
+    }

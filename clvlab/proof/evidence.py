@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import polars as pl
 
 from clvlab.errors import EvidenceError, PolicyError, WindowError
 from clvlab.law.closing import Window, read_window
+from clvlab.law.lines import Closes, Decisions, Ints, lines_of
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.positions import check_coherence, check_values, market_rows
 from clvlab.law.schema import LAW_VERSION, LOCKED_IN, MODE_LABELS, Causality, ClosingPolicy, Held, SourceMode
 from clvlab.proof.canonical import HASH, JsonObject
-from clvlab.proof.events import SEALED_ORDER, Event, Kind, read_lines, read_single
+from clvlab.proof.events import Event, Kind, ReadLines, close_frame, decision_frame, read_events, read_single
 from clvlab.proof.limits import MAX_LINE_BYTES, MAX_STARTED_BYTES, check_lines, check_started
 from clvlab.proof.manifest import RunStarted, SealedAgent, run_schema
 
@@ -49,6 +51,45 @@ class SealedLimits(NamedTuple):
     policy: PolicyEnvelope
 
 
+class Events(Protocol):
+    """The decisions and closes of a run, as columns for the law and as frames for people."""
+
+    @property
+    def lines(self) -> tuple[Decisions, Closes]: ...
+
+    @property
+    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]: ...
+
+
+@dataclass(frozen=True)
+class SealedEvents:
+    """Events as read from sealed bytes. ``errors`` is the number of lines between decisions and closes."""
+
+    read: ReadLines
+    errors: int
+
+    @property
+    def lines(self) -> tuple[Decisions, Closes]:
+        return self.read.decisions, self.read.closes
+
+    @cached_property
+    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        decisions, closes = self.lines
+        first = len(decisions) + self.errors + 1
+        return decision_frame(decisions, self.read.claims), close_frame(closes, first)
+
+
+@dataclass(frozen=True)
+class MadeEvents:
+    """Events as the engine makes them: ``DECISION_EVENTS`` and ``CLOSE_EVENTS``."""
+
+    frames: tuple[pl.DataFrame, pl.DataFrame]
+
+    @cached_property
+    def lines(self) -> tuple[Decisions, Closes]:
+        return lines_of(*self.frames)
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Content of a sealed run.
@@ -57,8 +98,8 @@ class Evidence:
     ----------
     started
         Payload of RUN_STARTED.
-    decisions, closes
-        ``DECISION_EVENTS`` and ``CLOSE_EVENTS``, in order of ``seq``.
+    events
+        Decisions and closes.
     errors
         Payloads of AGENT_ERROR.
     captured
@@ -66,10 +107,19 @@ class Evidence:
     """
 
     started: RunStarted
-    decisions: pl.DataFrame
-    closes: pl.DataFrame
+    events: Events
     errors: list[JsonObject]
     captured: str | None = None
+
+    @property
+    def decisions(self) -> pl.DataFrame:
+        """``DECISION_EVENTS`` in order of ``seq``."""
+        return self.events.frames[0]
+
+    @property
+    def closes(self) -> pl.DataFrame:
+        """``CLOSE_EVENTS`` in order of ``seq``."""
+        return self.events.frames[1]
 
     @property
     def content_hash(self) -> str | None:
@@ -79,7 +129,8 @@ class Evidence:
     @property
     def count(self) -> int:
         """Number of events, one a line."""
-        return self.decisions.height + len(self.errors) + self.closes.height + 2
+        decisions, closes = self.events.lines
+        return len(decisions) + len(self.errors) + len(closes) + 2
 
     @cached_property
     def limits(self) -> SealedLimits:
@@ -116,15 +167,15 @@ class Evidence:
         return self.limits.policy
 
     @cached_property
-    def market(self) -> pl.Series:
-        """Row in ``closes`` of the market that each decision backs; null for a decision that backs no market.
+    def market(self) -> Ints:
+        """Row in ``closes`` of the market that each decision backs; -1 for a decision that backs no market.
 
         Raises
         ------
         EvidenceError
             The closes are not sorted, or not exactly one per market that a BACK names.
         """
-        return market_rows(self.decisions, self.closes)
+        return market_rows(*self.events.lines)
 
 
 def read_evidence(events: bytes) -> Evidence:
@@ -148,24 +199,23 @@ def read_evidence(events: bytes) -> Evidence:
     opening = read_single(events[:first], Kind.RUN_STARTED)  # 3
     started: RunStarted = opening["payload"]
     _check_failures(events.count(b"\n", after, closes_from), started.get("agents"))
-    decisions = read_lines(events, first, after, Kind.DECISION)
+    read = read_events(events[first:after], events[closes_from:closes_to])
     errors = [read_single(line + b"\n", Kind.AGENT_ERROR) for line in events[after:closes_from].split(b"\n")[:-1]]
-    closes = read_lines(events, closes_from, closes_to, Kind.MARKET_CLOSE)
     _check_end(events, closes_to)
     sealed = read_single(events[closes_to:], Kind.RUN_SEALED)
     captured = sealed["payload"].get("content_hash")
     failures = [event["payload"] for event in errors]
 
-    deciders = set(decisions["agent_id"].drop_nulls().unique())  # 4
+    deciders = set(read.decisions.agent_id.values)  # 4
     _check_started(started, first - 1, failures, deciders)
-    evidence = Evidence(started, decisions, closes, failures, captured)
+    evidence = Evidence(started, SealedEvents(read, len(failures)), failures, captured)
     limits = evidence.limits
     _check_mode(started, captured)
-    _check_numbers(opening, decisions, errors, closes, sealed)
-    check_values(decisions, closes, limits.window, started["binding"]["fixture_ids"], SEALED_ORDER)
+    _check_numbers(opening, read, errors, sealed)
+    check_values(read.decisions, read.closes, limits.window, started["binding"]["fixture_ids"])
     _check_errors(failures, started["agents"], deciders)
 
-    check_coherence(decisions, closes, evidence.market, limits.closing_policy, limits.window.duration_s)  # 5
+    check_coherence(read.decisions, read.closes, evidence.market, limits.closing_policy, limits.window.duration_s)  # 5
     return evidence
 
 
@@ -193,12 +243,11 @@ def _start_of(kind: Kind, events: bytes, start: int) -> int:
     return found + 1 if found >= 0 else max(events.rfind(b"\n", start - 1, len(events) - 1) + 1, start)
 
 
-def _check_numbers(started: Event, decisions: pl.DataFrame, errors: list[Event], closes: pl.DataFrame, sealed: Event) -> None:
-    n, m, k = decisions.height, len(errors), closes.height
+def _check_numbers(started: Event, read: ReadLines, errors: list[Event], sealed: Event) -> None:
+    n, m, k = len(read.decisions), len(errors), len(read.closes)
     seqs = [started["seq"], *(event["seq"] for event in errors), sealed["seq"]]
-    counted = (decisions["seq"] == pl.int_range(1, n + 1, eager=True)).all() and (
-        closes["seq"] == pl.int_range(n + m + 1, n + m + k + 1, eager=True)
-    ).all()
+    decided, closed = np.arange(1, n + 1), np.arange(n + m + 1, n + m + k + 1)
+    counted = np.array_equal(read.decision_seqs, decided) and np.array_equal(read.close_seqs, closed)
     stated = sealed["payload"]
     captured = stated.get("content_hash")
     named = {} if captured is None else {"content_hash": captured}

@@ -11,8 +11,9 @@ import polars as pl
 
 from clvlab.errors import EvidenceError
 from clvlab.law.clv import scores
+from clvlab.law.lines import Positions
 from clvlab.law.metrics import outcomes
-from clvlab.law.positions import positions
+from clvlab.law.positions import placed
 from clvlab.proof import checks
 from clvlab.proof.anchor import Anchor, AnchorTrust, Seen
 from clvlab.proof.canonical import canonical, sha256
@@ -24,7 +25,7 @@ from clvlab.proof.manifest import RunStarted, manifest, stated_hash, stated_inde
 from clvlab.proof.merkle import Digest, pieces
 from clvlab.proof.seal import SealedRun
 
-_Rederived = tuple[Evidence, pl.DataFrame, pl.DataFrame, bytes]
+_Rederived = tuple[Evidence, Positions, pl.DataFrame, bytes]
 _SMALL_BYTES = 1 << 20  # below this, a thread takes longer to start than it saves
 
 
@@ -95,7 +96,7 @@ def verify(
     except EvidenceError as error:
         sealed_hash = f"unreadable:{error}"
     try:
-        (evidence, placed, rederived, lines), evidence_digest, score_digest = _read_and_hashed(run)
+        (evidence, positions, rederived, lines), evidence_digest, score_digest = _read_and_hashed(run)
     except EvidenceError as error:
         others = {"llm_boundary": boundary, "anchor": checks.anchor_check(anchor, run.manifest_hash, seen, trust)}
         return _unreadable(run, sealed_hash, str(error), others, anchor)
@@ -124,7 +125,7 @@ def verify(
             "llm_boundary": boundary,
             "metrics_recomputed": checks.metrics_recomputed(run.scores, lines),
             "manifest_bound": checks.manifest_bound(run, rebuilt, manifest_hash, evidence.started),
-            "policy_obeyed": checks.policy_obeyed(evidence, placed, receipts),
+            "policy_obeyed": checks.policy_obeyed(evidence, positions, receipts),
             "receipt_separation": checks.receipt_separation(evidence),
             "anchor": checks.anchor_check(anchor, manifest_hash, seen, trust),
         },
@@ -169,9 +170,9 @@ def _digest_of(lines: bytes, reading: Future[_Rederived] | None = None) -> Diges
 def _rederived(run: SealedRun) -> _Rederived:
     evidence = read_evidence(run.events)
     limits = evidence.limits
-    placed = positions(evidence.decisions, evidence.closes, evidence.market)
-    rederived = scores(placed, limits.window, limits.max_close_age_s)
-    return evidence, placed, rederived, _written(rederived, run.scores)
+    positions = placed(*evidence.events.lines, evidence.market)
+    rederived = scores(positions, limits.window, limits.max_close_age_s)
+    return evidence, positions, rederived, _written(rederived, run.scores)
 
 
 def _written(rederived: pl.DataFrame, stored: bytes) -> bytes:

@@ -10,6 +10,7 @@ import polars as pl
 
 from clvlab.engine.replay import locate, with_seq, with_states
 from clvlab.law.clv import quoted_edge_bps, scores
+from clvlab.law.lines import ints_of
 from clvlab.law.positions import positions
 from clvlab.law.schema import DECISIONS, Reason, Schema
 from clvlab.packs.reader import shards_of
@@ -249,7 +250,7 @@ def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
         behind_best_pct=(100 * (1 - pl.col("odds_milli") / pl.col("best"))).mean(),
     )
     valued = quoted.join(closing, on=_KEY, maintain_order="left").drop_nulls("closing")
-    edge_pct = valued.select(quoted_edge_bps("closing") / 100).to_series()
+    edge_pct = pl.Series(quoted_edge_bps(ints_of(valued["closing"]), ints_of(valued["odds_milli"])) / 100)
     means = group_means(edge_pct, valued["fixture_id"], valued["source"], level=level)
     return (
         offered.join(prices, on="source", how="left")

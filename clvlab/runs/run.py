@@ -18,13 +18,13 @@ from clvlab.errors import EvidenceError, PackTamperedError, UnknownPackError
 from clvlab.law.closing import Window
 from clvlab.law.clv import is_allowed, scores
 from clvlab.law.metrics import outcomes
-from clvlab.law.positions import positions
+from clvlab.law.positions import placed
 from clvlab.law.schema import Causality, Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.events import read_receipts, receipt_lines
-from clvlab.proof.evidence import Evidence, read_evidence
+from clvlab.proof.evidence import Evidence, MadeEvents, read_evidence
 from clvlab.proof.manifest import RunStarted, SealedAgent
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
@@ -116,7 +116,7 @@ class Run:
     def scores(self) -> pl.DataFrame:
         """``SCORES``: one row per decision."""
         read = self.evidence
-        return scores(positions(read.decisions, read.closes, read.market), read.window, read.max_close_age_s)
+        return scores(placed(*read.events.lines, read.market), read.window, read.max_close_age_s)
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
@@ -227,7 +227,8 @@ class Run:
         """Return the run reduced to one of its agents. Its bytes still cover all agents."""
         own, read = pl.col("agent_id") == agent_id, self.evidence
         agents = [agent for agent in read.started["agents"] if agent["agent_id"] == agent_id]
-        evidence = replace(read, started=RunStarted({**read.started, "agents": agents}), decisions=read.decisions.filter(own))
+        events = MadeEvents((read.decisions.filter(own), read.closes))
+        evidence = replace(read, started=RunStarted({**read.started, "agents": agents}), events=events)
         known = {name: vars(self)[name] for name in ("pack", "markets_matched", "verification") if name in vars(self)}
         return replace(self).knowing(
             **known, evidence=evidence, scores=self.scores.filter(own), outcomes=self.outcomes.filter(own)

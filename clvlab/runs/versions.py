@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+import msgspec
+import numpy as np
 import orjson
 import polars as pl
-import pyarrow as pa
 
 from clvlab.proof.closure import source_digest
 
 
 def judge() -> dict[str, str]:
-    """Return the version of clvlab, the digest of its trust closure, and versions of polars, pyarrow and orjson."""
+    """Return the version of clvlab, the digest of its trust closure, and versions of polars, numpy, msgspec and orjson."""
     try:
         own = version("clvlab")
     except PackageNotFoundError:
@@ -21,6 +22,7 @@ def judge() -> dict[str, str]:
         "clvlab": own,
         "source_digest": source_digest(),
         "polars": pl.__version__,
-        "pyarrow": pa.__version__,
+        "numpy": np.__version__,
+        "msgspec": msgspec.__version__,
         "orjson": orjson.__version__,
     }

@@ -22,8 +22,9 @@ from clvlab.arena.packs import bundled_catalog
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.gate import verdicts
+from clvlab.law.lines import lines_of
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.positions import positions, proposals
+from clvlab.law.positions import market_rows, placed, proposals
 from clvlab.law.schema import Reason
 from clvlab.law.tape import Tape
 from clvlab.packs.catalog import Catalog
@@ -189,13 +190,14 @@ def unbundled(folder: Path) -> Job:
 def gate(folder: Path) -> Job:
     """Judge the proposals of a stored run under a policy whose every limit is on."""
     decisions, closes = (pl.read_ipc(folder / f"{name}.arrow") for name in ("decisions", "closes"))
-    proposed = proposals(decisions, positions(decisions, closes))
+    made, closed = lines_of(decisions, closes)
+    proposed = proposals(made, placed(made, closed, market_rows(made, closed)))
     caps = {"max_orders": decisions.height // 2, "max_exposure_per_market": 10**6, "max_exposure_per_fixture": 10**7}
     envelope = PolicyEnvelope(cooldown_s=60, warmup_ticks=5, min_edge_bps=-600, **caps)
 
     def job() -> Facts:
         judged = verdicts(proposed, envelope)
-        return {"allowed": judged.filter(pl.col("pre").list.len() + pl.col("post").list.len() == 0).height}
+        return {"allowed": int(((judged.pre == 0) & (judged.post == 0)).sum())}
 
     return job
 

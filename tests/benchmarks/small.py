@@ -16,7 +16,7 @@ import polars as pl
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
-from clvlab.law.positions import positions
+from clvlab.law.positions import placed
 from clvlab.packs.lookup import bundled_catalog
 from clvlab.proof import checks
 from clvlab.proof.events import score_lines
@@ -70,10 +70,10 @@ def _in_process(decisions: int, answers: int) -> list[Figure]:
     tape, agent, window = pack.tape(fixtures), Every(decisions), Window()
     result = run(tape, [agent], window)
     sealed, evidence = result.sealed, read_evidence(result.sealed.events)
-    placed = positions(evidence.decisions, evidence.closes)
+    located = placed(*evidence.events.lines, evidence.market)
 
     def scored() -> pl.DataFrame:
-        return scores(positions(evidence.decisions, evidence.closes), evidence.window, evidence.max_close_age_s)
+        return scores(placed(*evidence.events.lines, evidence.market), evidence.window, evidence.max_close_age_s)
 
     rederived = scored()
     jobs: dict[str, dict[str, tuple[Callable[[], object], Budget | None]]] = {
@@ -83,7 +83,7 @@ def _in_process(decisions: int, answers: int) -> list[Figure]:
             "scoring it again": (scored, None),
             "writing the scores": (lambda: score_lines(rederived), None),
             "hashing lines": (lambda: (root_of_lines(sealed.events), root_of_lines(sealed.scores)), None),
-            "judging the policy": (lambda: checks.policy_obeyed(evidence, placed, b""), None),
+            "judging the policy": (lambda: checks.policy_obeyed(evidence, located, b""), None),
             "auditing imports": (lambda: checks.llm_boundary(None), None),
         },
         "backtest": {

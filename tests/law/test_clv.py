@@ -3,6 +3,7 @@ import pytest
 
 from clvlab.law.closing import Window
 from clvlab.law.clv import scores
+from clvlab.law.lines import Positions, columns_of
 from clvlab.law.schema import MAX_CLOSE_AGE_S, POSITIONS, SAFE_INTEGER, Reason
 
 SCORED = {
@@ -36,7 +37,7 @@ ORDER = list(FAILURES)
 def scored(*changes, window=None, max_close_age_s=60):
     window = window or Window(market_allowlist=("m|",))
     frame = pl.DataFrame([SCORED | change for change in changes], schema=POSITIONS)
-    return scores(frame, window, max_close_age_s).to_dicts()
+    return scores(Positions(**columns_of(frame)), window, max_close_age_s).to_dicts()
 
 
 @pytest.mark.parametrize("reason", ORDER)

@@ -1,10 +1,15 @@
 import polars as pl
 import pytest
 
-from clvlab.law.gate import PostQuote, PreQuote, verdicts
+from clvlab.law.gate import PostQuote, PreQuote, listed, verdicts
+from clvlab.law.lines import Proposals, columns_of
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.schema import PROPOSALS
 
+PROPOSALS = {
+    "agent_id": pl.String, "fixture_id": pl.Int64, "tick_seq": pl.Int64, "ts_ms": pl.Int64, "action": pl.String,
+    "market_key": pl.String, "stake": pl.Int64, "limit_odds_milli": pl.Int64, "entry_prob_bps": pl.Int64,
+    "odds_milli": pl.Int64, "quote_age_ms": pl.Int64,
+}  # fmt: skip
 DEFAULT = {
     "agent_id": "a", "fixture_id": 1, "tick_seq": 5, "ts_ms": 0, "action": "BACK", "market_key": "1X2||", "stake": 100,
     "limit_odds_milli": None, "entry_prob_bps": 5000, "odds_milli": 2000, "quote_age_ms": 0,
@@ -13,7 +18,9 @@ DEFAULT = {
 
 def judged(envelope, *proposals):
     frame = pl.DataFrame([DEFAULT | proposal for proposal in proposals], schema=PROPOSALS)
-    return [(row["pre"], row["post"]) for row in verdicts(frame, envelope).to_dicts()]
+    found = verdicts(Proposals(**columns_of(frame)), envelope)
+    phases = listed(found.pre, PreQuote).tolist(), listed(found.post, PostQuote).tolist()
+    return [tuple(None if reasons is None else list(reasons) for reasons in one) for one in zip(*phases, strict=True)]
 
 
 def test_action_within_all_limits_is_allowed():

@@ -160,7 +160,7 @@ def test_reaching_out_is_found(package, source):
         "from concurrent import futures\nfutures.ThreadPoolExecutor(1)",
         "from collections import abc\nabc.Mapping",
         "import concurrent.futures\nconcurrent.futures.ThreadPoolExecutor(1)",
-        "import pyarrow as pa\npa.json.read_json",
+        "import msgspec\nmsgspec.json.Decoder",
         "import polars as pl\npl.exceptions.PolarsError",
         "import polars as pl\npl.col('x').struct.field('y')",
         "import polars as pl\npl.DataFrame().select(pl.struct('x'))",

@@ -15,12 +15,12 @@ from clvlab.engine.agent import Agent, decisions_of, register
 from clvlab.engine.replay import confidence_ppm, locate, market_rows
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.clv import scores
-from clvlab.law.positions import check_prices
+from clvlab.law.lines import Positions, columns_of
+from clvlab.law.positions import SEALED_ORDER, check_prices
 from clvlab.law.schema import POSITIONS, Action
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.view_file import Place, load_place
-from clvlab.proof.events import SEALED_ORDER
 from clvlab.runs.search.search import Search, at_point, spoken
 from clvlab.runs.spec import resolve
 from clvlab.statistics.measures import fixture_sums
@@ -84,7 +84,7 @@ class Scorer:
             close_prob_bps=rows["prob_bps"].gather(own_close),
             closing_ts_ms=rows["ts_ms"].gather(close),
         )
-        scored = scores(positions.select(*POSITIONS), self.window, self.tape.max_close_age_s)
+        scored = scores(Positions(**columns_of(positions.select(*POSITIONS))), self.window, self.tape.max_close_age_s)
         return scored.with_columns(found["ts_ms"], at_close=(entry == close).fill_null(value=False))
 
 

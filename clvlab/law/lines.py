@@ -1,0 +1,318 @@
+"""The decisions and closes of a run as columns of numbers, as the law reads them.
+
+Columns are NumPy arrays, one value a line. Python adds a fixed cost to every call, so a few calls on whole columns are fast for
+one decision and for a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from clvlab.law.schema import Schema
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Column: TypeAlias = "Ints | Bools | Coded[Any] | pl.Series"
+
+NONE = -(2**63)
+"""Stands for null in a column of integers. It is below every sealed integer, so no comparison ``>`` holds for it."""
+
+_T = TypeVar("_T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Coded(Generic[_T]):
+    """A column of few distinct values.
+
+    Attributes
+    ----------
+    codes
+        Place of each value in ``values``; -1 for null.
+    values
+        The distinct values. Texts are in byte order.
+    """
+
+    codes: Ints
+    values: Sequence[_T]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, rows: Ints) -> Coded[_T]:
+        """Return the values of some rows; null for row -1."""
+        return Coded(take(self.codes, rows, -1), self.values)
+
+    def equals(self, value: _T) -> Bools:
+        """Return where a value stands. A null equals nothing."""
+        found: Bools = self.map(lambda one: one == value, default=False)
+        return found
+
+    def map(self, function: Callable[[_T], Any], default: Any) -> NDArray[Any]:
+        """Return the result for each row's value, computed once a distinct value, and ``default`` for null."""
+        return np.array([*map(function, self.values), default])[self.codes]  # code -1 is the last, the default
+
+    def tolist(self) -> list[_T | None]:
+        values = [*self.values, None]
+        return [values[code] for code in self.codes.tolist()]
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The market states in some lines. The prices of all states stand end to end, those of one state in order of its sides.
+
+    Attributes
+    ----------
+    line
+        Row of the line that has the state, ascending.
+    tick_seq, ts_ms, suspended, size
+        Message of each state, and its number of sides.
+    side, prob_bps, odds_milli
+        One value a price.
+    """
+
+    line: Ints
+    tick_seq: Ints
+    ts_ms: Ints
+    suspended: Bools
+    size: Ints
+    side: Coded[str]
+    prob_bps: Ints
+    odds_milli: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """The DECISION lines in order. ``pre`` and ``post`` are the reasons of the gate, null for a WAIT."""
+
+    agent_id: Coded[str]
+    fixture_id: Ints
+    tick_seq: Ints
+    ts_ms: Ints
+    action: Coded[str]
+    market_key: Coded[str]
+    side: Coded[str]
+    stake: Ints
+    limit_odds_milli: Ints
+    confidence_ppm: Ints
+    states: States
+    pre: Coded[tuple[str, ...]]
+    post: Coded[tuple[str, ...]]
+
+    def __len__(self) -> int:
+        return len(self.fixture_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Closes:
+    """The MARKET_CLOSE lines in order. Their market keys and sides have the codes of the decisions' ones."""
+
+    fixture_id: Ints
+    market_key: Coded[str]
+    end_seq: Ints
+    close_ts_ms: Ints
+    close_kind: Coded[str]
+    states: States
+
+    def __len__(self) -> int:
+        return len(self.fixture_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Decisions with the two states that score them, in order of ``seq``: the only input of the scoring law.
+
+    Attributes
+    ----------
+    entry_present, entry_suspended, entry_prob_bps, odds_milli
+        The state acted on, and the price of the side.
+    closing_present, closing_suspended, close_prob_bps, closing_ts_ms
+        The closing state, and the probability of the side in it.
+    end_seq, close_ts_ms, close_kind
+        Close of the market; null for a decision that backs no market.
+    """
+
+    seq: Ints
+    agent_id: Coded[str]
+    fixture_id: Ints
+    tick_seq: Ints
+    ts_ms: Ints
+    action: Coded[str]
+    market_key: Coded[str]
+    side: Coded[str]
+    confidence_ppm: Ints
+    entry_present: Bools
+    entry_suspended: Bools
+    entry_prob_bps: Ints
+    odds_milli: Ints
+    closing_present: Bools
+    closing_suspended: Bools
+    close_prob_bps: Ints
+    closing_ts_ms: Ints
+    end_seq: Ints
+    close_ts_ms: Ints
+    close_kind: Coded[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """Decisions in sealed order with the quote that each would take: the only input of the gate.
+
+    ``odds_milli`` is null without a quote, and ``quote_age_ms`` without a market state.
+    """
+
+    agent_id: Coded[str]
+    fixture_id: Ints
+    tick_seq: Ints
+    ts_ms: Ints
+    action: Coded[str]
+    market_key: Coded[str]
+    stake: Ints
+    limit_odds_milli: Ints
+    entry_prob_bps: Ints
+    odds_milli: Ints
+    quote_age_ms: Ints
+
+
+# Operations on columns.
+
+
+def known(column: Ints) -> Bools:
+    """Return where a column is not null."""
+    there: Bools = column != NONE
+    return there
+
+
+def take(column: NDArray[Any], rows: Ints, default: Any) -> NDArray[Any]:
+    """Return the values of some rows; ``default`` for row -1."""
+    return np.append(column, column.dtype.type(default))[rows]
+
+
+def spread(column: NDArray[Any], rows: Ints, count: int, default: Any) -> NDArray[Any]:
+    """Return ``count`` values: those of a column at its ``rows``, and ``default`` elsewhere."""
+    whole = np.full(count, default, dtype=column.dtype)
+    whole[rows] = column
+    return whole
+
+
+def changes(column: NDArray[Any]) -> Bools:
+    """Return whether each value is the first or differs from the previous value."""
+    differs = np.ones(len(column), dtype=np.bool_)
+    differs[1:] = column[1:] != column[:-1]
+    return differs
+
+
+def within(column: Ints, low: int, high: int | None = None) -> bool:
+    """Tell whether all values that are not null are in a range."""
+    values = column[known(column)]
+    return not len(values) or (int(values.min()) >= low and (high is None or int(values.max()) <= high))
+
+
+def starts(size: Ints) -> Ints:
+    """Return where each of some groups begins, given their sizes."""
+    return cast("Ints", np.cumsum(size) - size)
+
+
+# To and from frames, for people and for the engine.
+
+
+def texts_of(*columns: pl.Series) -> list[Coded[str]]:
+    """Return columns of texts with common codes, in byte order."""
+    names = pl.concat(columns).drop_nulls().unique().sort()
+    codes = [column.cast(pl.Enum(names)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for column in columns]
+    return [Coded(code, names.to_list()) for code in codes]
+
+
+def ints_of(column: pl.Series) -> Ints:
+    whole = column.cast(pl.Int64)
+    return (whole.fill_null(NONE) if whole.null_count() else whole).to_numpy()
+
+
+def lists_of(column: pl.Series) -> Coded[tuple[str, ...]]:
+    """Return a column of lists of texts."""
+    places: dict[tuple[str, ...], int] = {}
+    codes = [-1 if one is None else places.setdefault(tuple(one), len(places)) for one in column.to_list()]
+    return Coded(np.array(codes, dtype=np.int64), list(places))
+
+
+def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
+    """Return the columns of a frame by name. A null in a Boolean column is false."""
+    columns: dict[str, Any] = {}
+    for column in frame:
+        if column.dtype == pl.String:
+            columns[column.name] = texts_of(column)[0]
+        elif column.dtype == pl.Boolean:
+            columns[column.name] = column.fill_null(value=False).to_numpy()
+        else:
+            columns[column.name] = ints_of(column)
+    return columns
+
+
+def states_of(frame: pl.DataFrame, sides: pl.Series, side: Coded[str]) -> States:
+    """Return the states of a frame of lines. ``sides`` are its prices end to end, ``side`` their names."""
+    there = frame["sides"].is_not_null()
+    own, prices = frame.filter(there), sides.struct.unnest()
+    return States(
+        np.flatnonzero(there.to_numpy()),
+        ints_of(own["state_tick_seq"]),
+        ints_of(own["state_ts_ms"]),
+        own["state_suspended"].to_numpy(),
+        ints_of(own["sides"].list.len()),
+        side,
+        ints_of(prices["prob_bps"]),
+        ints_of(prices["odds_milli"]),
+    )
+
+
+def lines_of(decisions: pl.DataFrame, closes: pl.DataFrame) -> tuple[Decisions, Closes]:
+    """Return frames of events (``DECISION_EVENTS`` or ``PROPOSAL_EVENTS``, and ``CLOSE_EVENTS``) as columns."""
+    entry, closing = (frame["sides"].drop_nulls().explode() for frame in (decisions, closes))
+    keys, close_keys = texts_of(decisions["market_key"], closes["market_key"])
+    side, entry_side, closing_side = texts_of(decisions["side"], entry.struct.field("side"), closing.struct.field("side"))
+    unjudged = pl.Series([None]).new_from_index(0, decisions.height)
+    made = Decisions(
+        texts_of(decisions["agent_id"])[0],
+        ints_of(decisions["fixture_id"]),
+        ints_of(decisions["tick_seq"]),
+        ints_of(decisions["ts_ms"]),
+        texts_of(decisions["action"])[0],
+        keys,
+        side,
+        ints_of(decisions["stake"]),
+        ints_of(decisions["limit_odds_milli"]),
+        ints_of(decisions["confidence_ppm"]),
+        states_of(decisions, entry, entry_side),
+        *(lists_of(decisions[phase] if phase in decisions.columns else unjudged) for phase in ("pre", "post")),
+    )
+    closed = Closes(
+        ints_of(closes["fixture_id"]),
+        close_keys,
+        ints_of(closes["end_seq"]),
+        ints_of(closes["close_ts_ms"]),
+        texts_of(closes["close_kind"])[0],
+        states_of(closes, closing, closing_side),
+    )
+    return made, closed
+
+
+def frame_of(columns: Mapping[str, Column], schema: Schema) -> pl.DataFrame:
+    """Return columns as a frame of a schema, with null for ``NONE`` and for the code -1."""
+    frame = pl.DataFrame({name: _series(columns[name], dtype) for name, dtype in schema.items()})
+    nullable = [name for name in schema if _has_none(columns[name])]
+    return frame.with_columns(pl.when(pl.col(nullable) != NONE).then(pl.col(nullable))) if nullable else frame
+
+
+def _has_none(column: Column) -> bool:
+    return isinstance(column, np.ndarray) and column.dtype == np.int64 and bool((column == NONE).any())
+
+
+def _series(column: Column, dtype: pl.DataType | type[pl.DataType]) -> pl.Series:
+    if isinstance(column, Coded):
+        values = pl.Series([*column.values, None], dtype=dtype)
+        return values[np.where(column.codes < 0, len(column.values), column.codes)]
+    return column if isinstance(column, pl.Series) else pl.Series(column, dtype=dtype)
