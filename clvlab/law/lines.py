@@ -6,7 +6,8 @@ one decision and for a million.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
@@ -23,7 +24,8 @@ Column: TypeAlias = "Ints | Bools | Coded[Any] | pl.Series"
 NONE = -(2**63)
 """Stands for null in a column of integers. It is below every sealed integer, so no comparison ``>`` holds for it."""
 
-_T = TypeVar("_T", bound=Hashable)
+_T = TypeVar("_T", str, tuple[str, ...])
+_FEW = 10_000  # of fewer texts, a dictionary is faster than setting up Polars
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +220,37 @@ def starts(size: Ints) -> Ints:
     return cast("Ints", np.cumsum(size) - size)
 
 
+class Names(Generic[_T]):
+    """Distinct texts in the order in which they are met. ``None`` has place -1."""
+
+    def __init__(self) -> None:
+        self._places: dict[_T | None, int] = {None: -1}
+
+    def codes(self, values: Iterable[_T | None]) -> list[int]:
+        places = self._places
+        return [places[value] if value in places else places.setdefault(value, len(places) - 1) for value in values]
+
+    def coded(self, codes: array[int]) -> Coded[_T]:
+        """Return a column of places as a column of texts in byte order."""
+        names = [name for name in self._places if name is not None]
+        order = sorted(range(len(names)), key=lambda place: names[place])
+        rank = np.empty(len(names) + 1, dtype=np.int64)
+        rank[order], rank[-1] = range(len(names)), -1
+        return Coded(rank[np.frombuffer(codes, dtype=np.int64)], [names[place] for place in order])
+
+
 # To and from frames, for people and for the engine.
 
 
 def texts_of(*columns: pl.Series) -> list[Coded[str]]:
     """Return columns of texts with common codes, in byte order."""
-    names = pl.concat(columns).drop_nulls().unique().sort()
-    codes = [column.cast(pl.Enum(names)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for column in columns]
-    return [Coded(code, names.to_list()) for code in codes]
+    if sum(map(len, columns)) < _FEW:
+        names: Names[str] = Names()
+        codes = [array("q", names.codes(column.to_list())) for column in columns]
+        return [names.coded(code) for code in codes]
+    distinct = pl.concat(columns).drop_nulls().unique().sort()
+    places = [column.cast(pl.Enum(distinct)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for column in columns]
+    return [Coded(place, distinct.to_list()) for place in places]
 
 
 def ints_of(column: pl.Series) -> Ints:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
-from clvlab.law.columns import values
-from clvlab.law.schema import OUTCOMES, Reason, conform
+from clvlab.law.lines import Bools, Coded, Ints, columns_of, known
+from clvlab.law.schema import OUTCOMES, Reason
 
 LOW_SAMPLE_BELOW = 30
 _HIGH_FROM = 200
 _PPM = 1_000_000
+_REASONS = list(Reason)
 
 
 def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
@@ -24,51 +25,50 @@ def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
 
 def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFrame:
     """Return ``OUTCOMES`` sorted by ``agent_id``, with a row for each of ``agent_ids`` even without decisions."""
-    agents = sorted(values(scores["agent_id"]) | set(agent_ids))  # by code point, as bytes sort
-    return conform(
-        pl.LazyFrame({"agent_id": agents}, schema={"agent_id": pl.String})
-        .join(scores.lazy().group_by("agent_id").agg(_counts()), on="agent_id", how="left", maintain_order="left")
-        .with_columns(pl.exclude("agent_id").fill_null(0))
-        .select(_outcomes())
-        .collect(engine="in-memory"),
-        OUTCOMES,
-        "OUTCOMES",
+    columns = columns_of(scores.select("agent_id", "reason", "valid", "clv_bps", "edge_bps", "confidence_ppm"))
+    agents: Coded[str] = columns.pop("agent_id")
+    columns["reason"] = columns["reason"].map(lambda reason: _REASONS.index(reason), default=-1)
+    order = np.argsort(agents.codes, kind="stable")  # each agent's rows stay in order
+    ends = np.searchsorted(agents.codes[order], np.arange(len(agents.values)), side="right")
+    rows = dict(zip(agents.values, np.split(order, ends)[:-1], strict=True))
+    none = order[:0]
+    names = sorted({*agents.values, *agent_ids})  # by code point, as bytes sort
+    found = [_outcome(**{name: column[rows.get(agent, none)] for name, column in columns.items()}) for agent in names]
+    return pl.DataFrame([{"agent_id": agent} | one for agent, one in zip(names, found, strict=True)], schema=OUTCOMES)
+
+
+def _outcome(reason: Ints, valid: Bools, clv_bps: Ints, edge_bps: Ints, confidence_ppm: Ints) -> dict[str, float | None]:
+    """Return the metrics of one agent's scores in order."""
+    scored = reason == _REASONS.index(Reason.SCORED)
+    clv, edge = clv_bps[known(clv_bps)], edge_bps[known(edge_bps)]
+    refused, waited, pending = (
+        int(rows.sum())
+        for rows in (~valid, reason == _REASONS.index(Reason.WAIT_UNSCORED), reason == _REASONS.index(Reason.PENDING_HORIZON))
     )
-
-
-@cache
-def _counts() -> list[pl.Expr]:
-    is_scored = pl.col("reason") == Reason.SCORED
-    beat = pl.when(pl.col("clv_bps") > 0).then(_PPM).otherwise(0)
-    forecast = is_scored & pl.col("confidence_ppm").is_not_null()
-    walk = pl.col("clv_bps").fill_null(0).cum_sum()
-    counts = {
-        "action_count": is_scored.sum(),
-        "valid_count": is_scored.sum(),
-        "invalid_count": (~pl.col("valid")).sum(),
-        "abstention_count": (pl.col("reason") == Reason.WAIT_UNSCORED).sum(),
-        "pending_count": (pl.col("reason") == Reason.PENDING_HORIZON).sum(),
-        "total_clv_bps": pl.col("clv_bps").sum(),
-        "sim_pnl": pl.col("edge_bps").sum(),
-        "forecasts": forecast.sum(),
-        # (10^6)^2 a row would overflow Int64 after nine million rows
-        "squared_error": (pl.col("confidence_ppm") - beat).pow(2).filter(forecast).cast(pl.Int128).sum(),
-        "max_drawdown": (walk - pl.max_horizontal(walk.cum_max(), 0)).min(),
+    count, total = int(scored.sum()), int(clv.sum())
+    decided = count + waited + pending + refused
+    forecast = scored & known(confidence_ppm)
+    error = confidence_ppm[forecast] - np.where(clv_bps[forecast] > 0, _PPM, 0)
+    walk = np.cumsum(clv)
+    return {
+        "action_count": count,
+        "valid_count": count,
+        "invalid_count": refused,
+        "abstention_count": waited,
+        "pending_count": pending,
+        "valid_pct": 100 * (decided - refused) / decided if decided else 0.0,
+        "total_clv_bps": total,
+        "mean_clv_bps": total / count if count else None,
+        "sim_pnl": int(edge.sum()),
+        "brier": _squares(error) / _PPM**2 / len(error) if len(error) else None,
+        "max_drawdown": float((walk - np.maximum(np.maximum.accumulate(walk), 0)).min()) if len(walk) else 0.0,
     }
-    return [expression.alias(name) for name, expression in counts.items()]
 
 
-@cache
-def _outcomes() -> list[pl.Expr]:
-    refused = pl.col("invalid_count")
-    decided = pl.col("valid_count") + pl.col("abstention_count") + pl.col("pending_count") + refused
-    sample, forecasts = pl.col("action_count"), pl.col("forecasts")
-    derived = {
-        "valid_pct": pl.when(decided > 0).then(100 * (decided - refused) / decided).otherwise(0.0),
-        "mean_clv_bps": pl.when(sample > 0).then(pl.col("total_clv_bps") / sample),
-        "brier": pl.when(forecasts > 0).then(pl.col("squared_error").cast(pl.Float64) / _PPM**2 / forecasts),
-    }
-    return [derived.get(column, pl.col(column)).cast(dtype).alias(column) for column, dtype in OUTCOMES.items()]
+def _squares(errors: Ints) -> int:
+    """Return the sum of squares, which overflows 64 bits after nine million errors of a whole."""
+    squares = errors * errors
+    return (int((squares >> 32).sum()) << 32) + int((squares & 0xFFFFFFFF).sum())
 
 
 def forecast_errors(scores: pl.DataFrame) -> pl.DataFrame:

@@ -1,8 +1,9 @@
-"""Lines of decisions, closes, scores and receipts, written and read column by column, without a row loop.
+"""Lines of decisions, closes, scores and receipts.
 
-A line is canonical JSON by construction: keys are in byte order, integers are written as integers, and texts are escaped by
-RFC 8785 3.2.2.2. The same functions write the columns again after reading. If the bytes are equal, every line was canonical and
-had exactly the keys and types of its kind. Otherwise the error names the first faulty line.
+Frames are written column by column. A line is canonical JSON by construction: keys are in byte order, integers are written as
+integers, and texts are escaped by RFC 8785 3.2.2.2. Lines are read by the types of their kind and written again. If the bytes
+are equal, every line was canonical and had exactly the keys and types of its kind. Otherwise the error names the first faulty
+line.
 ``docs/reference/evidence-format.md`` describes the format.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -22,7 +23,7 @@ import polars as pl
 from msgspec import Meta, MsgspecError, Struct, json
 
 from clvlab.errors import EvidenceError
-from clvlab.law.lines import NONE, Closes, Coded, Column, Decisions, Ints, States, frame_of, spread
+from clvlab.law.lines import NONE, Closes, Column, Decisions, Ints, Names, States, frame_of, spread
 from clvlab.law.schema import SAFE_INTEGER, SCORES, VERDICTS, Schema
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.limits import check_lines
@@ -308,9 +309,9 @@ _WRITER = json.Encoder()
 _Line = TypeVar("_Line", bound=_Struct)
 
 
-def read_lines(text: bytes, decoder: json.Decoder[_Line]) -> Iterator[list[_Line]]:
+def read_lines(text: bytes, decoder: json.Decoder[_Line], start: int = 0, stop: int | None = None) -> Iterator[list[_Line]]:
     """Read lines in pieces; ``EvidenceError`` unless each has the keys and types of its kind and is canonical."""
-    for piece in pieces(text, _PIECE_BYTES):
+    for piece in pieces(text, _PIECE_BYTES, start, stop):
         try:
             read = decoder.decode_lines(piece)
         except (MsgspecError, UnicodeDecodeError) as error:
@@ -355,25 +356,6 @@ def _excerpt(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
 
 
-class Names:
-    """Distinct texts in the order in which they are met. ``None`` has place -1."""
-
-    def __init__(self) -> None:
-        self._places: dict[Hashable, int] = {None: -1}
-
-    def codes(self, values: Iterable[Hashable]) -> list[int]:
-        places = self._places
-        return [places[value] if value in places else places.setdefault(value, len(places) - 1) for value in values]
-
-    def coded(self, codes: array[int]) -> Coded[Any]:
-        """Return a column of places as a column of texts in byte order."""
-        names: list[Any] = [name for name in self._places if name is not None]
-        order = sorted(range(len(names)), key=lambda place: names[place])
-        rank = np.empty(len(names) + 1, dtype=np.int64)
-        rank[order], rank[-1] = range(len(names)), -1
-        return Coded(rank[ints(codes)], [names[place] for place in order])
-
-
 def ints(column: array[int]) -> Ints:
     return np.frombuffer(column, dtype=np.int64)
 
@@ -391,7 +373,7 @@ class Columns(defaultdict[str, "array[int]"]):
 class _StatesReader:
     """The market states of lines that are read in pieces."""
 
-    def __init__(self, sides: Names) -> None:
+    def __init__(self, sides: Names[str]) -> None:
         self._columns, self._sides, self._count = Columns(), sides, 0
 
     def add(self, states: Sequence[_EntryState | _ClosingState | None]) -> None:
@@ -442,12 +424,12 @@ class ReadLines:
     close_seqs: Ints
 
 
-def read_events(decisions: bytes, closes: bytes) -> ReadLines:
-    """Read the lines of decisions and of closes; ``EvidenceError`` unless they are canonical."""
-    keys, sides, agents, actions, kinds = Names(), Names(), Names(), Names(), Names()
-    pre, post = Names(), Names()
+def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]) -> ReadLines:
+    """Read the lines of decisions and of closes, which stand between two places each; ``EvidenceError`` as ``read_lines``."""
+    keys, sides, agents, actions, kinds = (Names[str]() for _ in range(5))
+    pre, post = Names[tuple[str, ...]](), Names[tuple[str, ...]]()
     columns, entry, claims = Columns(), _StatesReader(sides), Claims([], [], np.empty(0, dtype=np.int64))
-    for lines in read_lines(decisions, _DECISIONS):
+    for lines in read_lines(events, _DECISIONS, *decided):
         made = [line.payload for line in lines]
         columns["seq"].extend([line.seq for line in lines])
         columns["agent_id"].extend(agents.codes([one.agent_id for one in made]))
@@ -469,17 +451,17 @@ def read_events(decisions: bytes, closes: bytes) -> ReadLines:
         entry.add(states)
         judged = [one.policy for one in made]
         _check_derived(lines)
-        columns["pre"].extend(pre.codes([one and tuple(one.pre.reasons) for one in judged]))
-        columns["post"].extend(post.codes([one and tuple(one.post.reasons) for one in judged]))
-    closed, closing = Columns(), _StatesReader(sides)
-    for lines_of_closes in read_lines(closes, _CLOSES):
+        columns["pre"].extend(pre.codes([None if one is None else tuple(one.pre.reasons) for one in judged]))
+        columns["post"].extend(post.codes([None if one is None else tuple(one.post.reasons) for one in judged]))
+    closes, closing = Columns(), _StatesReader(sides)
+    for lines_of_closes in read_lines(events, _CLOSES, *closed):
         ended = [line.payload for line in lines_of_closes]
-        closed["seq"].extend([line.seq for line in lines_of_closes])
-        closed["fixture_id"].extend([one.fixture_id for one in ended])
-        closed["market_key"].extend(keys.codes([one.market_key for one in ended]))
-        closed["end_seq"].extend([one.end_seq for one in ended])
-        closed["close_ts_ms"].extend([one.close_ts_ms for one in ended])
-        closed["close_kind"].extend(kinds.codes([one.close_kind for one in ended]))
+        closes["seq"].extend([line.seq for line in lines_of_closes])
+        closes["fixture_id"].extend([one.fixture_id for one in ended])
+        closes["market_key"].extend(keys.codes([one.market_key for one in ended]))
+        closes["end_seq"].extend([one.end_seq for one in ended])
+        closes["close_ts_ms"].extend([one.close_ts_ms for one in ended])
+        closes["close_kind"].extend(kinds.codes([one.close_kind for one in ended]))
         closing.add([one.closing for one in ended])
     return ReadLines(
         Decisions(
@@ -498,16 +480,16 @@ def read_events(decisions: bytes, closes: bytes) -> ReadLines:
             post.coded(columns["post"]),
         ),
         Closes(
-            ints(closed["fixture_id"]),
-            keys.coded(closed["market_key"]),
-            ints(closed["end_seq"]),
-            ints(closed["close_ts_ms"]),
-            kinds.coded(closed["close_kind"]),
+            ints(closes["fixture_id"]),
+            keys.coded(closes["market_key"]),
+            ints(closes["end_seq"]),
+            ints(closes["close_ts_ms"]),
+            kinds.coded(closes["close_kind"]),
             closing.states(),
         ),
         replace(claims, claimed_edge_bps=ints(columns["claimed_edge_bps"])),
         ints(columns["seq"]),
-        ints(closed["seq"]),
+        ints(closes["seq"]),
     )
 
 

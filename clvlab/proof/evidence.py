@@ -199,7 +199,7 @@ def read_evidence(events: bytes) -> Evidence:
     opening = read_single(events[:first], Kind.RUN_STARTED)  # 3
     started: RunStarted = opening["payload"]
     _check_failures(events.count(b"\n", after, closes_from), started.get("agents"))
-    read = read_events(events[first:after], events[closes_from:closes_to])
+    read = read_events(events, (first, after), (closes_from, closes_to))
     errors = [read_single(line + b"\n", Kind.AGENT_ERROR) for line in events[after:closes_from].split(b"\n")[:-1]]
     _check_end(events, closes_to)
     sealed = read_single(events[closes_to:], Kind.RUN_SEALED)

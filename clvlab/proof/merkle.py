@@ -24,11 +24,11 @@ def leaf_hashes(text: bytes) -> list[bytes]:
     return [sha(b"\0" + line).digest() for piece in pieces(text) for line in piece.removesuffix(b"\n").split(b"\n")]
 
 
-def pieces(text: bytes, size: int = _PIECE_BYTES) -> Iterator[bytes]:
-    """Cut a text at ends of lines into pieces that fit the processor's cache. The text must end with a line feed."""
-    start = 0
-    while start < len(text):
-        end = text.find(b"\n", start + size) + 1 or len(text)
+def pieces(text: bytes, size: int = _PIECE_BYTES, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+    """Cut the lines of a text, up to ``stop`` or its end, into pieces that fit the processor's cache. All end with a line feed."""
+    stop = len(text) if stop is None else stop
+    while start < stop:
+        end = text.find(b"\n", start + size, stop) + 1 or stop
         yield text[start:end]
         start = end
 
