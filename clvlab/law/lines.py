@@ -7,9 +7,10 @@ one decision and for a million.
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -237,6 +238,68 @@ class Names(Generic[_T]):
         rank = np.empty(len(names) + 1, dtype=np.int64)
         rank[order], rank[-1] = range(len(names)), -1
         return Coded(rank[np.frombuffer(codes, dtype=np.int64)], [names[place] for place in order])
+
+
+class Columns(defaultdict[str, "array[int]"]):
+    """Columns of integers that grow by pieces."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: array("q"))
+
+    def add_nullable(self, name: str, values: Iterable[int | None]) -> None:
+        self[name].extend([NONE if value is None else value for value in values])
+
+    def ints(self, name: str) -> Ints:
+        return np.frombuffer(self[name], dtype=np.int64)
+
+
+class _Price(Protocol):
+    side: str
+    prob_bps: int | None
+    odds_milli: int | None
+
+
+class _State(Protocol):
+    tick_seq: int
+    ts_ms: int
+    suspended: bool
+
+    @property
+    def sides(self) -> Sequence[_Price]: ...
+
+
+class StatesBuilder:
+    """The market states of lines that are read in pieces."""
+
+    def __init__(self, sides: Names[str]) -> None:
+        self._columns, self._sides, self._count = Columns(), sides, 0
+
+    def add(self, states: Sequence[_State | None]) -> None:
+        columns, start = self._columns, self._count
+        self._count += len(states)
+        columns["line"].extend([line for line, state in enumerate(states, start) if state is not None])
+        there = [state for state in states if state is not None]
+        columns["tick_seq"].extend([state.tick_seq for state in there])
+        columns["ts_ms"].extend([state.ts_ms for state in there])
+        columns["suspended"].extend([state.suspended for state in there])
+        columns["size"].extend([len(state.sides) for state in there])
+        prices = [price for state in there for price in state.sides]
+        columns["side"].extend(self._sides.codes([price.side for price in prices]))
+        columns.add_nullable("prob_bps", [price.prob_bps for price in prices])
+        columns.add_nullable("odds_milli", [price.odds_milli for price in prices])
+
+    def states(self) -> States:
+        columns = self._columns
+        return States(
+            columns.ints("line"),
+            columns.ints("tick_seq"),
+            columns.ints("ts_ms"),
+            columns.ints("suspended").astype(np.bool_),
+            columns.ints("size"),
+            self._sides.coded(columns["side"]),
+            columns.ints("prob_bps"),
+            columns.ints("odds_milli"),
+        )
 
 
 # To and from frames, for people and for the engine.

@@ -12,7 +12,7 @@ import hashlib
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.abc import SourceLoader
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -44,8 +44,7 @@ def read_closure(root: Path) -> Closure:
     sources, strays = {}, []
     waiting = [(root / name, name) for name in TRUST]
     for path, name in waiting:  # the list grows by the content of each folder
-        state = state_of(path)
-        mode = state[0]
+        mode = path.lstat().st_mode
         if S_ISLNK(mode):  # the target of a link can be changed from elsewhere
             strays.append(f"{name}: a symbolic link")
         elif path.parent.name == _CACHE:
@@ -54,7 +53,7 @@ def read_closure(root: Path) -> Closure:
         elif S_ISDIR(mode):
             waiting += [(inner, f"{name}/{inner.name}") for inner in path.iterdir()]
         elif S_ISREG(mode) and path.suffix == ".py":
-            sources[name] = content_of(path, state)
+            sources[name] = path.read_bytes()
         else:
             strays.append(f"{name}: only Python sources may stand in a trust folder")
     # Python prefers an extension module or a package over a source of the same name, so one could replace the law unseen.
@@ -88,18 +87,6 @@ def foreign_modules(root: Path, sources: Mapping[str, bytes]) -> list[str]:
         if origin not in own:
             found.append(f"{name} was loaded from {origin or 'nowhere'}")
     return sorted(found)
-
-
-def state_of(path: Path) -> tuple[int, ...]:
-    """Return mode, inode, size and times of a file, or of a link itself."""
-    found = path.lstat()
-    return found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-@lru_cache(maxsize=1024)
-def content_of(path: Path, state: tuple[int, ...]) -> bytes:  # noqa: ARG001
-    """Read a file, or return its cached content if its state is the same."""
-    return path.read_bytes()
 
 
 # Allowed imports of the trust folders: modules, and the needed names of each.
@@ -180,17 +167,12 @@ class CacheEntry:
 def read_cache(root: Path, sources: Mapping[str, bytes]) -> tuple[CacheEntry, ...]:
     found = []
     for name in sources:
-        source, cache = _paths(root, name)
+        source, cache = root / name, Path(cache_from_source(str(root / name)))
         try:
-            found.append(CacheEntry(name, content_of(cache, state_of(cache)), int(source.stat().st_mtime)))
+            found.append(CacheEntry(name, cache.read_bytes(), int(source.stat().st_mtime)))
         except OSError:  # missing or unreadable: Python compiles the source
             continue
     return tuple(found)
-
-
-@lru_cache(maxsize=1024)
-def _paths(root: Path, name: str) -> tuple[Path, Path]:
-    return root / name, Path(cache_from_source(str(root / name)))
 
 
 def foreign_bytecode(sources: Mapping[str, bytes], found: Iterable[CacheEntry]) -> list[str]:
@@ -259,14 +241,26 @@ Names = Mapping[str, Collection[str]]
 
 def audit(folder: Path | None = None) -> tuple[str, ...]:
     """Return every reach of the trust folders beyond themselves. A missing source counts too, so the audit fails closed."""
-    root = package_folder() if folder is None else folder
+    if folder is not None:
+        return _audit(folder)[1]
+    sources, found = _own_audit()
+    return (*found, *foreign_modules(package_folder(), sources))
+
+
+@cache
+def _own_audit() -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+    """Audit this package once a process, because the process keeps running what it loaded."""
+    return _audit(package_folder())
+
+
+def _audit(root: Path) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
     missing = tuple(f"{name} is missing" for name in TRUST if not (root / name).exists())
     if missing:
-        return missing
+        return {}, missing
     closure = read_closure(root)
     bytecode = read_cache(root, closure.sources)
     found = _audited(tuple(closure.sources.items()), bytecode)
-    return (*closure.strays, *found, *(foreign_modules(root, closure.sources) if folder is None else ()))
+    return closure.sources, (*closure.strays, *found)
 
 
 @lru_cache(maxsize=4)

@@ -10,9 +10,7 @@ line.
 from __future__ import annotations
 
 import re
-from array import array
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -23,7 +21,7 @@ import polars as pl
 from msgspec import Meta, MsgspecError, Struct, json
 
 from clvlab.errors import EvidenceError
-from clvlab.law.lines import NONE, Closes, Column, Decisions, Ints, Names, States, frame_of, spread
+from clvlab.law.lines import NONE, Closes, Column, Columns, Decisions, Ints, Names, States, StatesBuilder, frame_of, spread
 from clvlab.law.schema import SAFE_INTEGER, SCORES, VERDICTS, Schema
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.limits import check_lines
@@ -356,54 +354,6 @@ def _excerpt(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
 
 
-def ints(column: array[int]) -> Ints:
-    return np.frombuffer(column, dtype=np.int64)
-
-
-class Columns(defaultdict[str, "array[int]"]):
-    """Columns of integers that grow by pieces."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda: array("q"))
-
-    def add_nullable(self, name: str, values: Iterable[int | None]) -> None:
-        self[name].extend([NONE if value is None else value for value in values])
-
-
-class _StatesReader:
-    """The market states of lines that are read in pieces."""
-
-    def __init__(self, sides: Names[str]) -> None:
-        self._columns, self._sides, self._count = Columns(), sides, 0
-
-    def add(self, states: Sequence[_EntryState | _ClosingState | None]) -> None:
-        columns, start = self._columns, self._count
-        self._count += len(states)
-        columns["line"].extend([line for line, state in enumerate(states, start) if state is not None])
-        there = [state for state in states if state is not None]
-        columns["tick_seq"].extend([state.tick_seq for state in there])
-        columns["ts_ms"].extend([state.ts_ms for state in there])
-        columns["suspended"].extend([state.suspended for state in there])
-        columns["size"].extend([len(state.sides) for state in there])
-        prices = [price for state in there for price in state.sides]
-        columns["side"].extend(self._sides.codes([price.side for price in prices]))
-        columns.add_nullable("prob_bps", [price.prob_bps for price in prices])
-        columns.add_nullable("odds_milli", [price.odds_milli for price in prices])
-
-    def states(self) -> States:
-        columns = self._columns
-        return States(
-            ints(columns["line"]),
-            ints(columns["tick_seq"]),
-            ints(columns["ts_ms"]),
-            ints(columns["suspended"]).astype(np.bool_),
-            ints(columns["size"]),
-            self._sides.coded(columns["side"]),
-            ints(columns["prob_bps"]),
-            ints(columns["odds_milli"]),
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Claims:
     """What agents say about their decisions, which the law does not read."""
@@ -428,8 +378,9 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
     """Read the lines of decisions and of closes, which stand between two places each; ``EvidenceError`` as ``read_lines``."""
     keys, sides, agents, actions, kinds = (Names[str]() for _ in range(5))
     pre, post = Names[tuple[str, ...]](), Names[tuple[str, ...]]()
-    columns, entry, claims = Columns(), _StatesReader(sides), Claims([], [], np.empty(0, dtype=np.int64))
+    columns, entry, claims = Columns(), StatesBuilder(sides), Claims([], [], np.empty(0, dtype=np.int64))
     for lines in read_lines(events, _DECISIONS, *decided):
+        _check_derived(lines)
         made = [line.payload for line in lines]
         columns["seq"].extend([line.seq for line in lines])
         columns["agent_id"].extend(agents.codes([one.agent_id for one in made]))
@@ -450,10 +401,9 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
         states = [one.market_state for one in made]
         entry.add(states)
         judged = [one.policy for one in made]
-        _check_derived(lines)
         columns["pre"].extend(pre.codes([None if one is None else tuple(one.pre.reasons) for one in judged]))
         columns["post"].extend(post.codes([None if one is None else tuple(one.post.reasons) for one in judged]))
-    closes, closing = Columns(), _StatesReader(sides)
+    closes, closing = Columns(), StatesBuilder(sides)
     for lines_of_closes in read_lines(events, _CLOSES, *closed):
         ended = [line.payload for line in lines_of_closes]
         closes["seq"].extend([line.seq for line in lines_of_closes])
@@ -466,30 +416,30 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
     return ReadLines(
         Decisions(
             agents.coded(columns["agent_id"]),
-            ints(columns["fixture_id"]),
-            ints(columns["tick_seq"]),
-            ints(columns["ts_ms"]),
+            columns.ints("fixture_id"),
+            columns.ints("tick_seq"),
+            columns.ints("ts_ms"),
             actions.coded(columns["action"]),
             keys.coded(columns["market_key"]),
             sides.coded(columns["side"]),
-            ints(columns["stake"]),
-            ints(columns["limit_odds_milli"]),
-            ints(columns["confidence_ppm"]),
+            columns.ints("stake"),
+            columns.ints("limit_odds_milli"),
+            columns.ints("confidence_ppm"),
             entry.states(),
             pre.coded(columns["pre"]),
             post.coded(columns["post"]),
         ),
         Closes(
-            ints(closes["fixture_id"]),
+            closes.ints("fixture_id"),
             keys.coded(closes["market_key"]),
-            ints(closes["end_seq"]),
-            ints(closes["close_ts_ms"]),
+            closes.ints("end_seq"),
+            closes.ints("close_ts_ms"),
             kinds.coded(closes["close_kind"]),
             closing.states(),
         ),
-        replace(claims, claimed_edge_bps=ints(columns["claimed_edge_bps"])),
-        ints(columns["seq"]),
-        ints(closes["seq"]),
+        replace(claims, claimed_edge_bps=columns.ints("claimed_edge_bps")),
+        columns.ints("seq"),
+        closes.ints("seq"),
     )
 
 

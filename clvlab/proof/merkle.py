@@ -25,7 +25,7 @@ def leaf_hashes(text: bytes) -> list[bytes]:
 
 
 def pieces(text: bytes, size: int = _PIECE_BYTES, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-    """Cut the lines of a text, up to ``stop`` or its end, into pieces that fit the processor's cache. All end with a line feed."""
+    """Cut lines, up to ``stop`` or the end of a text, into pieces that fit the processor's cache. All end with a line feed."""
     stop = len(text) if stop is None else stop
     while start < stop:
         end = text.find(b"\n", start + size, stop) + 1 or stop

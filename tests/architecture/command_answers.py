@@ -42,7 +42,7 @@ ENDLESS = ("capture", "devchain", "devfeed", "live", "serve", "worker")
 """Commands that do not end by themselves: their help stands for what they do."""
 
 _MEMBERS = FILES | {"written": "time"} | dict.fromkeys(("versions", "libraries", "judged_by"), "version")
-_JUDGE = ("clvlab", "source_digest", "polars", "pyarrow", "orjson")
+_JUDGE = ("clvlab", "source_digest", "polars", "numpy", "msgspec", "orjson")
 _PATTERNS = {
     r"eyJ[\w-]+\.[\w-]+\.[\w-]+": "<token>",
     r"other\.example\+[0-9a-f]{8}\+\S{44}": "<random public key>",

@@ -10,7 +10,7 @@ from clvlab.runs.versions import judge
 def test_what_judges_is_named_with_its_sources():
     judged = judge()
 
-    assert list(judged) == ["clvlab", "source_digest", "polars", "pyarrow", "orjson"]
+    assert list(judged) == ["clvlab", "source_digest", "polars", "numpy", "msgspec", "orjson"]
     assert (judged["source_digest"], judged["polars"]) == (source_digest(), pl.__version__)
 
 
