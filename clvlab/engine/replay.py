@@ -10,7 +10,6 @@ import polars as pl
 
 from clvlab.errors import DecisionError
 from clvlab.law.closing import Window, fixture_closes, market_closes
-from clvlab.law.columns import nulls, repeated, runs, taken
 from clvlab.law.positions import SEALED_ORDER
 from clvlab.law.schema import Action, Schema
 from clvlab.law.tape import Tape, last_row_at
@@ -151,3 +150,25 @@ def _confidence_raw(claimed: pl.Series) -> pl.Series:
 
 def _text(value: float) -> str:
     return decimal_text(value) if isfinite(value) else str(value)
+
+
+# Operations on whole columns without expressions. Setting up an expression takes longer than replaying a small run.
+
+
+def taken(column: pl.Series, rows: pl.Series) -> pl.Series:
+    return column[rows.cast(pl.UInt32)]  # Polars takes an unsigned index as it is
+
+
+def runs(starts: pl.Series) -> pl.Series:
+    """Number runs of equal values from 0, given a Boolean for the start of each run."""
+    return starts.cast(pl.Int64).cum_sum() - 1
+
+
+def repeated(size: pl.Series) -> pl.Series:
+    """Return each row's number as many times as its size (at least 1)."""
+    starts = pl.Series([False], dtype=pl.Boolean).new_from_index(0, int(size.sum()))
+    return runs(starts.scatter((size.cum_sum() - size).cast(pl.UInt32), values=True))
+
+
+def nulls(count: int, dtype: type[pl.DataType] = pl.Int64) -> pl.Series:
+    return pl.Series([None], dtype=dtype).new_from_index(0, count)

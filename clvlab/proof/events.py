@@ -193,10 +193,11 @@ def _value(column: pl.Expr, *, escape: bool) -> pl.Expr:
 def _risky(frame: pl.DataFrame) -> Iterator[str]:
     """Yield the columns, ``sides`` among them, with a character that JSON escapes."""
     for column, dtype in frame.schema.items():
-        texts = frame[column] if dtype == pl.String else None
         if column == "sides":
-            texts = frame[column].explode().struct.unnest()["side"]
-        if texts is not None and _RISKY.search("".join(filter(None, texts.unique().to_list()))):
+            texts = frame[column].explode().struct.field("side").unique().to_list()
+        else:
+            texts = frame[column].to_list() if dtype == pl.String else []
+        if _RISKY.search("".join(filter(None, {*texts}))):
             yield column
 
 
