@@ -146,17 +146,19 @@ def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
 
 def _spans(tape: Tape) -> pl.DataFrame:
     """Return every fixture's first time and default close, sorted. The close is its last time and one past its last tick."""
-    last = tape.series["start"] + tape.series["rows"] - 1
+    ts_ms, tick_seq, last = pl.lit(tape.rows["ts_ms"]), pl.lit(tape.rows["tick_seq"]), pl.col("start") + pl.col("rows") - 1
     return (
-        tape.series.select("fixture_id")
-        .with_columns(
-            first_ts_ms=tape.rows["ts_ms"].gather(tape.series["start"]),
-            close_ts_ms=tape.rows["ts_ms"].gather(last),
-            end_seq=tape.rows["tick_seq"].gather(last).cast(pl.Int64) + 1,
+        tape.series.lazy()
+        .select(
+            "fixture_id",
+            first_ts_ms=ts_ms.gather("start"),
+            close_ts_ms=ts_ms.gather(last),
+            end_seq=tick_seq.gather(last).cast(pl.Int64) + 1,
         )
         .group_by("fixture_id")
         .agg(pl.min("first_ts_ms"), pl.max("close_ts_ms"), pl.max("end_seq"))
         .sort("fixture_id")
+        .collect(engine="in-memory")
     )
 
 
@@ -164,24 +166,32 @@ def _pre_match(tape: Tape, spans: pl.DataFrame) -> pl.DataFrame:
     played = _first_of_fixture(tape, tape.rows.lazy().filter("in_running")).rename(
         {"first_seq": "play_seq", "first_ts_ms": "play_ts_ms"}
     )
-    closes = spans.join(played, on="fixture_id", how="left", maintain_order="left").join(
-        tape.fixtures, on="fixture_id", how="left", maintain_order="left"
+    closes = (
+        spans.lazy()
+        .join(played, on="fixture_id", how="left", maintain_order="left")
+        .join(tape.fixtures.lazy(), on="fixture_id", how="left", maintain_order="left")
+        .collect(engine="in-memory")
     )
     # The first message in play ends the window, even before the scheduled kickoff: matches start early, and a price in play
     # knows goals. A later message that is not in play changes nothing, or a flag that flickers would open the window again
     # (law.md, "Window"). Only fixtures without a message in play need the search for their kickoff.
-    kickoffs = closes.filter(pl.col("play_seq").is_null(), pl.col("kickoff_ts_ms").is_not_null())
-    started = _first_ticks(tape, kickoffs.select("fixture_id", limit_ts_ms="kickoff_ts_ms"))
+    kickoffs = closes.lazy().filter(pl.col("play_seq").is_null(), pl.col("kickoff_ts_ms").is_not_null())
+    started = _first_ticks(tape, kickoffs.select("fixture_id", limit_ts_ms="kickoff_ts_ms").collect(engine="in-memory"))
     by_play, by_kickoff = pl.col("play_seq").is_not_null(), pl.col("kickoff_ts_ms").is_not_null()
-    return closes.join(started, on="fixture_id", how="left", maintain_order="left").with_columns(
-        end_seq=pl.coalesce("play_seq", "first_seq", "end_seq"),
-        close_ts_ms=pl.coalesce("play_ts_ms", "kickoff_ts_ms", "close_ts_ms"),
-        close_kind=pl.when(by_play)
-        .then(pl.lit(CloseKind.IN_RUNNING))
-        .when(by_kickoff)
-        .then(pl.lit(CloseKind.KICKOFF))
-        .otherwise(pl.lit(CloseKind.TAPE_END)),
+    timed = (
+        closes.lazy()
+        .join(started.lazy(), on="fixture_id", how="left", maintain_order="left")
+        .with_columns(
+            end_seq=pl.coalesce("play_seq", "first_seq", "end_seq"),
+            close_ts_ms=pl.coalesce("play_ts_ms", "kickoff_ts_ms", "close_ts_ms"),
+            close_kind=pl.when(by_play)
+            .then(pl.lit(CloseKind.IN_RUNNING))
+            .when(by_kickoff)
+            .then(pl.lit(CloseKind.KICKOFF))
+            .otherwise(pl.lit(CloseKind.TAPE_END)),
+        )
     )
+    return timed.collect(engine="in-memory")
 
 
 def _first_ticks(tape: Tape, limits: pl.DataFrame) -> pl.DataFrame:
@@ -190,32 +200,31 @@ def _first_ticks(tape: Tape, limits: pl.DataFrame) -> pl.DataFrame:
         return pl.DataFrame(schema={"fixture_id": pl.Int64, "first_seq": pl.Int64, "first_ts_ms": pl.Int64})
     by_series = tape.series.lazy().join(limits.lazy(), on="fixture_id", how="left", maintain_order="left")
     limit = by_series.select("limit_ts_ms").collect(engine="in-memory").to_series()
-    return _first_of_fixture(tape, tape.rows.lazy().filter(pl.col("ts_ms") >= limit.gather(tape.rows["series"])))
+    at_limit = pl.col("ts_ms") >= pl.lit(limit).gather("series")
+    return _first_of_fixture(tape, tape.rows.lazy().filter(at_limit)).collect(engine="in-memory")
 
 
-def _first_of_fixture(tape: Tape, rows: pl.LazyFrame) -> pl.DataFrame:
+def _first_of_fixture(tape: Tape, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Return the first tick of each fixture among some rows: (fixture_id, first_seq, first_ts_ms)."""
     per_series = rows.group_by("series").agg(first_seq=pl.col("tick_seq").min().cast(pl.Int64), first_ts_ms=pl.min("ts_ms"))
     names = tape.series.lazy().with_row_index("series").select("series", "fixture_id")
-    return (
-        per_series.join(names, on="series")
-        .group_by("fixture_id")
-        .agg(pl.min("first_seq"), pl.min("first_ts_ms"))
-        .collect(engine="in-memory")
-    )
+    return per_series.join(names, on="series").group_by("fixture_id").agg(pl.min("first_seq"), pl.min("first_ts_ms"))
 
 
 def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """Return ``CLOSES``, sorted by (fixture_id, market_key); ``close_row`` is ``None`` for a market that is not on the tape."""
     first_sides = (
-        tape.series.with_row_index("series")
+        tape.series.lazy()
+        .with_row_index("series")
         .filter(pl.col("side_no") == 0)
         .select("fixture_id", "market_key", "market_start", "n_sides", "series")
     )
     window_ends = (
-        markets.join(first_sides, on=["fixture_id", "market_key"], how="left", maintain_order="left")
-        .join(ends, on="fixture_id", how="left", maintain_order="left")
+        markets.lazy()
+        .join(first_sides, on=["fixture_id", "market_key"], how="left", maintain_order="left")
+        .join(ends.lazy(), on="fixture_id", how="left", maintain_order="left")
         .sort("fixture_id", "market_key")
+        .collect(engine="in-memory")
     )
     last_seq = window_ends["end_seq"] - 1
     # The close is the market's own last message, even if it is a suspension. An earlier open message has a price that was

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 
 from clvlab.law.schema import Schema
@@ -330,62 +331,66 @@ def lists_of(column: pl.Series) -> Coded[tuple[str, ...]]:
 
 def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
     """Return the columns of a frame by name. A null in a Boolean column is false."""
-    columns: dict[str, Any] = {}
-    for column in frame:
-        if column.dtype == pl.String:
-            columns[column.name] = texts_of(column)[0]
-        elif column.dtype == pl.Boolean:
-            columns[column.name] = column.fill_null(value=False).to_numpy()
-        else:
-            columns[column.name] = ints_of(column)
-    return columns
+    whole = frame.with_columns(cs.integer().cast(pl.Int64).fill_null(NONE), cs.boolean().fill_null(value=False))
+    return {name: texts_of(column)[0] if column.dtype == pl.String else column.to_numpy() for name, column in _named(whole)}
 
 
-def states_of(frame: pl.DataFrame, sides: pl.Series, side: Coded[str]) -> States:
-    """Return the states of a frame of lines. ``sides`` are its prices end to end, ``side`` their names."""
-    there = frame["sides"].is_not_null()
-    own, prices = frame.filter(there), sides.struct.unnest()
-    return States(
-        np.flatnonzero(there.to_numpy()),
-        ints_of(own["state_tick_seq"]),
-        ints_of(own["state_ts_ms"]),
-        own["state_suspended"].to_numpy(),
-        ints_of(own["sides"].list.len()),
-        side,
-        ints_of(prices["prob_bps"]),
-        ints_of(prices["odds_milli"]),
+def _states_of(frame: pl.DataFrame) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Return the columns of the states of lines without their prices, and the prices end to end."""
+    own = frame.lazy().with_row_index("line").filter(pl.col("sides").is_not_null())
+    names = {"tick_seq": "state_tick_seq", "ts_ms": "state_ts_ms", "suspended": "state_suspended"}
+    states, prices = pl.collect_all(
+        [
+            own.select(pl.col("line").cast(pl.Int64), size=pl.col("sides").list.len().cast(pl.Int64), **names),
+            own.select(pl.col("sides").explode())
+            .unnest("sides")
+            .with_columns(pl.col("prob_bps", "odds_milli").fill_null(NONE)),
+        ]
     )
+    return {name: column.to_numpy() for name, column in _named(states)}, prices
+
+
+def _named(frame: pl.DataFrame) -> list[tuple[str, pl.Series]]:
+    return list(zip(frame.columns, frame.get_columns(), strict=True))
 
 
 def lines_of(decisions: pl.DataFrame, closes: pl.DataFrame) -> tuple[Decisions, Closes]:
     """Return frames of events (``DECISION_EVENTS`` or ``PROPOSAL_EVENTS``, and ``CLOSE_EVENTS``) as columns."""
-    entry, closing = (frame["sides"].drop_nulls().explode() for frame in (decisions, closes))
+    made, closed = (columns_of(frame.select(cs.integer())) for frame in (decisions, closes))
+    (entry, prices), (closing, closing_prices) = _states_of(decisions), _states_of(closes)
     keys, close_keys = texts_of(decisions["market_key"], closes["market_key"])
-    side, entry_side, closing_side = texts_of(decisions["side"], entry.struct.field("side"), closing.struct.field("side"))
+    side, entry_side, closing_side = texts_of(decisions["side"], prices["side"], closing_prices["side"])
     unjudged = pl.Series([None]).new_from_index(0, decisions.height)
-    made = Decisions(
-        texts_of(decisions["agent_id"])[0],
-        ints_of(decisions["fixture_id"]),
-        ints_of(decisions["tick_seq"]),
-        ints_of(decisions["ts_ms"]),
-        texts_of(decisions["action"])[0],
-        keys,
-        side,
-        ints_of(decisions["stake"]),
-        ints_of(decisions["limit_odds_milli"]),
-        ints_of(decisions["confidence_ppm"]),
-        states_of(decisions, entry, entry_side),
-        *(lists_of(decisions[phase] if phase in decisions.columns else unjudged) for phase in ("pre", "post")),
+    pre, post = (lists_of(decisions[phase] if phase in decisions.columns else unjudged) for phase in ("pre", "post"))
+    return (
+        Decisions(
+            texts_of(decisions["agent_id"])[0],
+            made["fixture_id"],
+            made["tick_seq"],
+            made["ts_ms"],
+            texts_of(decisions["action"])[0],
+            keys,
+            side,
+            made["stake"],
+            made["limit_odds_milli"],
+            made["confidence_ppm"],
+            States(**entry, **_prices(prices, entry_side)),
+            pre,
+            post,
+        ),
+        Closes(
+            closed["fixture_id"],
+            close_keys,
+            closed["end_seq"],
+            closed["close_ts_ms"],
+            texts_of(closes["close_kind"])[0],
+            States(**closing, **_prices(closing_prices, closing_side)),
+        ),
     )
-    closed = Closes(
-        ints_of(closes["fixture_id"]),
-        close_keys,
-        ints_of(closes["end_seq"]),
-        ints_of(closes["close_ts_ms"]),
-        texts_of(closes["close_kind"])[0],
-        states_of(closes, closing, closing_side),
-    )
-    return made, closed
+
+
+def _prices(prices: pl.DataFrame, side: Coded[str]) -> dict[str, Any]:
+    return {"side": side, "prob_bps": prices["prob_bps"].to_numpy(), "odds_milli": prices["odds_milli"].to_numpy()}
 
 
 def frame_of(columns: Mapping[str, Column], schema: Schema) -> pl.DataFrame:

@@ -213,6 +213,6 @@ def series_table(starts: pl.DataFrame, n_rows: int) -> pl.DataFrame:
 
 def last_row_at(key: pl.Series, first_row: pl.Series, series: pl.Series, tick_seq: pl.Series) -> pl.Series:
     """Return the last row in ``key`` of each series at or before a tick; ``None`` without a row or without a series."""
-    wanted = series.cast(pl.Int64) * 2**32 + tick_seq.cast(pl.Int64)
-    row = key.search_sorted(wanted.fill_null(-1), side="right").cast(pl.Int64) - 1
-    return pl.select(pl.when(row >= first_row).then(row)).to_series()
+    wanted = pl.lit(series).cast(pl.Int64) * 2**32 + pl.lit(tick_seq).cast(pl.Int64)
+    row = pl.lit(key).search_sorted(wanted.fill_null(-1), side="right").cast(pl.Int64) - 1
+    return pl.select(pl.when(row >= pl.lit(first_row)).then(row)).to_series()

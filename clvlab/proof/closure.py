@@ -136,6 +136,7 @@ ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
             int_range int_ranges last len lit max max_horizontal min min_horizontal nth ones repeat select
             struct sum sum_horizontal when zeros
             """,
+        "polars.selectors": "boolean integer",
         "polars.exceptions": "ComputeError InvalidOperationError PolarsError SchemaError",
         "re": "ASCII Match Pattern compile escape fullmatch match search sub",
         "stat": "S_ISDIR S_ISLNK S_ISREG",

@@ -144,10 +144,10 @@ def receipt_lines(frame: pl.DataFrame) -> bytes:
 def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> bytes:
     """Fill a template for every row. ``<state>`` is the filled state template, or null if that lacks a value."""
     line = _line(template, state_template, tuple(frame.schema.items()), frozenset(_risky(frame)))
-    lines = frame.select(line).to_series()
-    if lines.null_count():
+    text: str | None = frame.select(line.str.join("", ignore_nulls=False)).item()
+    if text is None:
         raise EvidenceError("a line needs a value where a null stands")
-    return str(lines.str.join("")[0]).encode()
+    return text.encode()
 
 
 @lru_cache(maxsize=64)  # building one takes longer than writing a few lines with it
@@ -194,7 +194,7 @@ def _risky(frame: pl.DataFrame) -> Iterator[str]:
     """Yield the columns, ``sides`` among them, with a character that JSON escapes."""
     for column, dtype in frame.schema.items():
         if column == "sides":
-            texts = frame[column].explode().struct.field("side").unique().to_list()
+            texts = frame.select(pl.col(column).explode().struct.field("side").unique()).to_series().to_list()
         else:
             texts = frame[column].to_list() if dtype == pl.String else []
         if _RISKY.search("".join(filter(None, {*texts}))):

@@ -3,6 +3,7 @@
 import os
 import sys
 
+import numpy as np
 import pytest
 
 from tests.architecture import figures
@@ -37,23 +38,25 @@ def test_what_a_run_does_more_is_counted(tmp_path):
     import polars as pl
 
     from clvlab.base.times import of_unix
-    from clvlab.law.clv import clv_bps, edge_bps
+    from clvlab.law.lines import known, within
+
+    ones = np.ones(3, dtype=np.int64)
 
     def more():
-        clv_bps()
-        edge_bps()
+        within(ones, 1)
         pl.LazyFrame({"a": [1]}).collect()
+        pl.DataFrame({"a": [1]}).select("a")
         of_unix(1)
         (tmp_path / "a").write_text("x")
         (tmp_path / "a").read_text()
 
     with profiled():
         more()
-        little, much = trip(clv_bps), trip(more)
+        little, much = trip(lambda: known(ones)), trip(more)
 
-    assert [name for _, name, _ in little.functions] == ["clv_bps"]
-    assert {name for _, name, _ in much.functions} == {"clv_bps", "edge_bps", "quoted_edge_bps", "of_unix"}
+    assert [name for _, name, _ in little.functions] == ["known"]
+    assert {name for _, name, _ in much.functions} == {"known", "within", "of_unix"}
     assert (little.figures("verify"), much.figures("verify")) == (
         {"functions": 1, "modules": 1, "stays": 1, "collects": 0, "reads": 0},
-        {"functions": 4, "modules": 2, "stays": 2, "collects": 1, "reads": 1},
+        {"functions": 3, "modules": 2, "stays": 2, "collects": 2, "reads": 1},
     )

@@ -59,8 +59,8 @@ class Trip:
         if event != "call":
             return
         code = frame.f_code
-        if code.co_name in {"collect", "collect_all"} and "/polars/" in code.co_filename:
-            self.collects += code.co_filename.endswith(("lazyframe/frame.py", "functions/lazy.py"))
+        if code.co_name in {"collect", "collect_all"} and code.co_filename.endswith("/polars/lazyframe/engine.py"):
+            self.collects += 1
         elif code.co_name not in _NESTED and code.co_qualname not in _TIMED and (place := _place(code.co_filename)):
             room, module = place
             thread = threading.get_ident()
