@@ -24,7 +24,7 @@ class Caps:
     starts: int = 8
     deploys: int = 200
     drafts: int = 1000  # competitions that are not started
-    live: int = 4  # runs that follow a feed, of both kinds; each counts until its match is over, which may be days away
+    live: int = 4  # runs that follow a feed, of both kinds; each counts until its match is over, perhaps for days
     names: int = 100  # agent ids on the leaderboard, including runs under way
 
     def require_start(self, connection: Connection, owner: str) -> None:
@@ -73,7 +73,7 @@ def _require(there: int, most: int, what: str, retry_after_s: int) -> None:
 class Budget:
     """Limits of bytes: one for all runs without a token together, one for the runs of each owner.
 
-    A run that starts below the limit is always sealed, so concurrent runs may exceed it.
+    A run that starts below the limit is always sealed, so concurrent runs may together exceed the limit.
     """
 
     public_bytes: int = 4 << 30

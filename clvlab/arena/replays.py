@@ -177,7 +177,7 @@ def _cut(value: object) -> str:
 
 
 def _pack(evidence: Evidence, where: str | Path | None, view: bytes) -> Pack:
-    """Find the pack of a run; a live run's evidence does not name its pack, which is found by content hash alone."""
+    """Find the pack of a run; a live run's evidence does not name its pack, so only the content hash identifies it."""
     expected, name = evidence.content_hash, evidence.started["binding"]["pack_id"]
     described = "the pack that it captured" if evidence.captured is not None else f"pack {name!r}"
     try:

@@ -1,4 +1,4 @@
-"""The bankroll of a backtest's settled bets; it is not a score and ranks no agent."""
+"""The bankroll of a backtest's settled bets; it is not a score and does not rank agents."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def _settled_bets(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_close_ms(sheet: Sheet, fold: list[int]) -> int:
-    """Return the last close of a training fold, before which its edge is not known."""
+    """Return the last close of a training fold; its edge is known only after it."""
     return int(sheet.source.evidence.closes.filter(pl.col("fixture_id").is_in(fold))["close_ts_ms"].fill_null(0).sort()[-1])
 
 

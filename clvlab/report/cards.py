@@ -206,7 +206,7 @@ class Report(dict[str, Any], Exportable):
         return card("report.html", self.title, report=self, figures=figures, facts=self.facts())
 
     def facts(self) -> dict[str, object]:
-        """Return the collapsed facts of a card, which are all facts but means and reasons."""
+        """Return the collapsed facts of a card: all facts but means and reasons."""
         facts: dict[str, object] = {
             "mean CLV as the law ranks": mean_clv(self["metrics"]["avg_clv_bps"]),
             "fixtures": self["n_fixtures"],
@@ -239,7 +239,7 @@ def pack_card(pack: StoredPack, found: Quality | None) -> Html:
 
 
 def quality_of(pack: StoredPack) -> Quality | None:
-    """Return the quality of a pack without an import report; `None` if it is large, remote, or held out."""
+    """Return the quality of a pack without an import report; `None` if it is large or remote, or has held-out fixtures."""
     rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
     if pack.verification or pack.held_out or not 0 < rows <= _MOST_ROWS:
         return None

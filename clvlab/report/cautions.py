@@ -12,7 +12,7 @@ from clvlab.statistics import BoundedClusters, Estimate, effective_clusters, mea
 from clvlab.statistics.measures import MEASURES, counted, without_close
 
 MIN_EFFECTIVE = 10
-MAX_SKEWNESS = 0.12  # of a mean: with this skewness, an error rate of 5 % on one side may be 7 %
+MAX_SKEWNESS = 0.12  # of a mean: beyond it, an error rate of 5 % on one side may be 7 %
 _SIDES = {
     False: "to losses larger than gains, seen or possible: without an edge the mean comes out above zero more often than its "
     "interval and p-value say",

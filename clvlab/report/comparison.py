@@ -154,7 +154,7 @@ class Comparison(Exportable):
 
     @cached_property
     def overlap(self) -> pl.DataFrame:
-        """One row per pair: positions (tick, market and side) of both, of only one, and the shared percentage."""
+        """One row per pair: positions (tick, market and side) of both, positions of only one, and the shared percentage."""
         keys = [source.scores.drop_nulls(["market_key", "side"]).select(_KEY).unique() for source in self.sources]
         rows = []
         for a, b in combinations(range(len(keys)), 2):
@@ -251,7 +251,7 @@ _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "tot
 
 @dataclass(frozen=True)
 class Leaderboard(Exportable):
-    """Backtests ranked by mean CLV, and sorted by this or another mean; made by ``clvlab.leaderboard()``."""
+    """Backtests with ranks by mean CLV, sorted by this or another mean; made by ``clvlab.leaderboard()``."""
 
     sources: tuple[Run, ...]
     by: str = "clv"
@@ -286,13 +286,13 @@ class Leaderboard(Exportable):
 
     @property
     def _firm(self) -> pl.DataFrame:
-        """Rows of agents that can't hold the past."""
+        """Rows of agents that can't contain past prices."""
         return self.frame.remove("hindsight_possible")
 
     def card(self, title: str, *, checks: Mapping[str, str] | None = None, folded: Sequence[Mapping[str, object]] = ()) -> Html:
         """Show the verdict on the first agent, a forest of all, and the collapsed ranking.
 
-        Agents that may hold the past have a separate forest, without a verdict.
+        Agents that may contain past prices have a separate forest, without a verdict.
 
         Parameters
         ----------
@@ -319,7 +319,7 @@ class Leaderboard(Exportable):
         )
 
     def _verdict(self) -> Verdict:
-        """Return the verdict on the first agent that can't hold the past."""
+        """Return the verdict on the first agent that can't contain past prices."""
         measure, rows = measure_of(self.by), self._firm
         first = rows.row(0, named=True)
         name = first["agent_id"]

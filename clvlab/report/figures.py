@@ -30,9 +30,9 @@ from clvlab.statistics.measures import MEASURES
 from clvlab.statistics.permutation import PermutationResult
 from clvlab.words import counted, interval
 
-# Settled profit of a backtest, where a pack has results.
+# Settled profit of a backtest, if a pack has results.
 #
-# Results are apart from the ticks: no agent sees them, the law does not score them, and they do not rank.
+# Results are stored apart from the ticks: no agent sees them, the law does not score them, and they do not affect ranks.
 
 
 PERCENT = "%"
@@ -164,7 +164,7 @@ def _by_stake(frame: pl.DataFrame) -> Clusters:
 
 
 class Sheet(Protocol):
-    """A ``TearSheet``."""
+    """A ``TearSheet``, as far as figures need it."""
 
     @property
     def source(self) -> Run: ...

@@ -1,4 +1,4 @@
-"""Roster entries: the pinned facts of an agent at registration, and the agent made from them again."""
+"""Roster entries: the pinned facts of an agent at registration, and the agent that is later made from them."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def unused_of(agent: RosterEntry) -> list[str]:
 class Registration:
     """Adds agents to rosters and removes them.
 
-    An agent is tried on the bound fixture before the competition is locked: reading a tape takes time, and others may register
-    meanwhile.
+    An agent is tried on the bound fixture before the competition is locked, because reading a tape takes time and others may
+    register during it.
     """
 
     database: Database

@@ -22,7 +22,7 @@ from clvlab.log.log import LogRows, RunCounts, counts
 from clvlab.log.tree import tree_root
 
 PAGE = 1000
-_MAX_BODY = 16 * 2**20  # a page of the longest names, each character escaped twice, is smaller
+_MAX_BODY = 16 * 2**20  # larger than a page of the longest names with each character escaped twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SourceLimits:
 class Head:
     """The keeper's statement about a log: size, root and counts at one time, and a checkpoint if it is signed.
 
-    A damaged log has no ``root``, and ``fault`` says why.
+    A damaged log has no ``root``, and ``fault`` states the reason.
     """
 
     size: int

@@ -1,7 +1,7 @@
-"""Unpacking an archive of a pack: plain files under the names of a pack's files, once each.
+"""Unpacking an archive of a pack: plain files with the names of a pack's files, each once.
 
-Each entry must have one of these names, and its bytes are written to the file of that name. So an entry can't reach out of the
-folder, and links and devices are never made.
+Each entry must have one of these names, and its bytes are written to the file of that name. So an entry can't leave the
+folder, and no links or devices are made.
 """
 
 from __future__ import annotations

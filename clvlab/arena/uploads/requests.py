@@ -37,11 +37,11 @@ class UploadRequest(BaseModel):
     Attributes
     ----------
     pack_id
-        Id of the new pack of a source file; of an archive, the id that it must have.
+        Id of the new pack of a source file; for an archive, the id that it must have.
     source
-        Importer of a source file; null is an archive of a pack.
+        Importer of a source file; null means an archive of a pack.
     filename
-        Name of the source file; it is kept in the pack, and its ending says how it is compressed.
+        Name of the source file; it is stored in the pack, and its ending shows the compression.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

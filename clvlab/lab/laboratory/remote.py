@@ -55,7 +55,7 @@ _PAUSE_S = 1.0
 
 
 class HttpBackend:
-    """A service; unsupported calls are refused, and the error names an alternative."""
+    """A service; it refuses unsupported calls, and the error names an alternative."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.where = url

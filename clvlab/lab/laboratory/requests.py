@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Arguments of the verbs, checked by value.
 
 
-# These are here and not where they are defined, because scoring code imports only necessary modules.
+# They are here and not next to the definitions, because scoring code imports only necessary modules.
 for _settings in (Window, PolicyEnvelope):
     fields_checked(_settings)
 _WINDOW, _POLICY = Window(), PolicyEnvelope()
@@ -197,7 +197,7 @@ def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """Settings of a capture; empty fixtures mean all, and without ``until_ts_ms`` there is no end time."""
+    """Settings of a capture; no fixtures means all, and without ``until_ts_ms`` there is no end time."""
 
     fixtures: tuple[int, ...]
     until_ts_ms: int | None

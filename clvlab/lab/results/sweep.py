@@ -145,7 +145,7 @@ def sweep_grid(
     executor: Executor | None = None,
     progress: Progress | bool = True,
 ) -> tuple[Trial, ...]:
-    """Score an agent at every point of a grid; the last parameter changes fastest; see ``clvlab.sweep``.
+    """Score an agent at every point of a grid, in which the last parameter changes fastest; see ``clvlab.sweep``.
 
     ``seal`` backtests a point with its parameters.
     """
@@ -224,9 +224,9 @@ class Sweep(Exportable):
     def frame(self) -> pl.DataFrame:
         """One row per point: parameters, ``n`` decisions, ``fixtures``, mean, ``low``, ``high``, ``t``.
 
-        ``p_alone`` is the one-sided p-value without correction. ``p_family`` is corrected for all trials, and ``p_worst`` too
-        if the unseen fixture loses its whole price; see ``clvlab.statistics.Family``. They are ``None`` with fewer than five
-        fixtures. The means by the other measures come last. Entries at the closing message are left out.
+        ``p_alone`` is the one-sided p-value without correction. ``p_family`` is corrected for all trials, and so is
+        ``p_worst``, for an unseen fixture that loses its whole price; see ``clvlab.statistics.Family``. They are ``None`` with
+        fewer than five fixtures. The means by the other measures come last. Entries at the closing message are left out.
         """
         found = mean_table(self._each, self._measure, self.level)
         table = found.rename({"p_value": "p_alone"})
@@ -237,7 +237,7 @@ class Sweep(Exportable):
 
     @names_checked
     def best(self, by: str | None = None) -> Trial:
-        """Return the point with the highest mean among those with an interval; of equal points, the first.
+        """Return the point with the highest mean among those with an interval; among equal points, the first.
 
         Parameters
         ----------

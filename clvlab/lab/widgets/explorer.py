@@ -30,8 +30,8 @@ from clvlab.words import counted
 
 # An invisible widget that fits the plotly figures next to it to the width of the cell.
 #
-# The figure widget draws before its cell is on the page, at a default width, and looks again only when the window
-# changes.
+# The figure widget draws before its cell is on the page, at a default width, and checks the width again only when the
+# window changes.
 
 
 _FITTING_ESM = """
@@ -172,7 +172,7 @@ class ExplorerWidget:
         self.widgets = optional("ipywidgets", "the explorer")
         self.fitter = fitter()
         self.graphs = optional("plotly.graph_objects", "the explorer")
-        self._quiet = False  # while the code itself moves a control
+        self._quiet = False  # true while the code itself moves a control
         self._controls()
         self.keyboard = keyboard(self.press, _LABEL)
         self.figure = self.graphs.FigureWidget()
@@ -260,7 +260,7 @@ class ExplorerWidget:
         self.slider.value = min(max(self.slider.value + messages, 0), self.slider.max)
 
     def _when(self, act: Any) -> Any:
-        """Return a handler that acts when a person moved the control, not when the code did."""
+        """Return a handler that acts only when a person moved the control, not the code."""
         return lambda _: None if self._quiet else act()
 
     def _search(self) -> None:

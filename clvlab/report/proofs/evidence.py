@@ -30,7 +30,7 @@ MOST_BYTES = 1024  # of one line on the screen
 
 
 def byte_rows(text: bytes, first_byte: int) -> list[tuple[str, str, str]]:
-    """Return rows of sixteen bytes: (offset in the file, hexadecimal, characters); a dot replaces other than printable ASCII.
+    """Return rows of sixteen bytes: (offset in the file, hexadecimal, characters); a dot replaces what is not printable ASCII.
 
     Examples
     --------
@@ -299,7 +299,7 @@ class TreePicture:
         )
 
     def _nodes(self) -> list[Node]:
-        """Return every node of the block, and the path with its siblings above it, without repeats of unchanged nodes."""
+        """Return every node of the block, and the path with its siblings above it; unchanged nodes are not repeated."""
         found = []
         for level in range(self.tree.height + 1):
             if level <= self.block:
@@ -328,7 +328,7 @@ class TreePicture:
 
     def _proves(self, node: Node) -> bool:
         while self.tree.sibling(node) is None and node.level < self.tree.height:
-            node = self.tree.node(node.level + 1, node.place >> 1)  # the sibling is used on the level to which it has moved up
+            node = self.tree.node(node.level + 1, node.place >> 1)  # the sibling is used on the level to which it moved up
         return not self._on_path(node) and self.path[node.level].place ^ 1 == node.place
 
     def _centre(self, node: Node) -> float:
