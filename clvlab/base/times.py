@@ -23,7 +23,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stated kickoff, from one moment to another. With a stated time, both moments are the same."""
+    """A stated kickoff, from one moment to another. If it has a time of day, both moments are the same."""
 
     first_ms: int
     last_ms: int
@@ -160,7 +160,7 @@ def moments_of(
 def days_of(cells: Sequence[str | None], zone: ZoneInfo | None, form: str | None) -> list[Span | None]:
     """Return the stated kickoff of each match; ``None`` if it can't be read. A kickoff without a time spans its whole day.
 
-    A kickoff without a zone spans all moments at which some zone has that time.
+    A kickoff without a zone spans every moment that has this time in some zone.
     """
     return [_span((cell or "").strip(), zone, form) for cell in cells]
 

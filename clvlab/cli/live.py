@@ -119,7 +119,7 @@ def capture(
 
 @contextmanager
 def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState]]]:
-    """Show the state of a capture, as a live table in a terminal and as occasional lines elsewhere; keep the last state."""
+    """Show the state of a capture: a live table in a terminal, occasional lines elsewhere. Keep the last state."""
     last: list[CaptureState] = []
 
     def keep(state: CaptureState) -> None:
@@ -149,7 +149,7 @@ def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None]
 
 
 def _table(state: CaptureState, width: int) -> Constrain:
-    """Return a table with a row for each fact. Only errors wrap, so its height is constant; the echoed "^C" fits behind it."""
+    """Return a table with a row for each fact. Only errors wrap, so the height is constant. An echoed "^C" has room."""
     layout = Table(show_header=False, box=None)
     layout.add_column(no_wrap=True)
     for name, text in state.facts.items():

@@ -275,14 +275,14 @@ def packs_import(
 
 
 def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
-    """Return the source and the files; the first word is a file if it is not a source, or if it is the only word and a file."""
+    """Return the source and the files. The first word is a file if it is not a source, or if it is alone and names a file."""
     is_file = Path(first).exists()
     is_source_named = (is_file and first not in IMPORTERS) if paths else (is_file or first not in IMPORTERS)
     return (None, [Path(first), *paths]) if is_source_named else (first, paths)
 
 
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:
-    """Return a function that reports whether the new pack was written, as it is put in place in one step."""
+    """Return a function that reports whether the new pack was written; it is put in place in one step."""
     return lambda: f"the pack in {folder} is whole" if folder.exists() else "no pack was written"
 
 

@@ -38,7 +38,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class PackCounts:
-    """Runs of an owner over a pack. ``elsewhere`` counts commitments under other packs or none, maybe about the same odds.
+    """Runs of an owner over a pack. ``elsewhere`` counts commitments over other packs or none, maybe about the same odds.
 
     ``further_attempts`` counts audits beyond the first in each run that is not sealed, and failed audits in sealed runs.
     """
@@ -284,7 +284,7 @@ class Auditor:
     def _segment(self, index: int, entry: Segment) -> None:
         if name_fault(entry.capture_id) is not None or not HASH.fullmatch(entry.sha256):
             self.fail(f"entry {index} names no segment: {entry.capture_id[:80]!a}, {entry.sha256[:80]!a}", index)
-            return  # not counted under an invalid name
+            return  # a run with an invalid name is not counted
         due = self._segments.get(entry.capture_id, 0) + 1
         if entry.number != due:
             self.fail(f"entry {index} is segment {entry.number} of capture {entry.capture_id[:80]!a}, {due} is due", index)
@@ -294,7 +294,7 @@ class Auditor:
         hashes = [text for text in (entry.inputs_hash, entry.content_hash, entry.sources_hash) if text is not None]
         if not all(map(HASH.fullmatch, hashes)):
             self.fail(f"entry {index} commits by no hash: {', '.join(f'{text[:80]!a}' for text in hashes)}", index)
-        elif entry.run_id != derived_run_id(entry.inputs_hash):  # one run under two ids would count as two, or as another
+        elif entry.run_id != derived_run_id(entry.inputs_hash):  # one run under two ids would count as two, or as another run
             self.fail(f"entry {index} commits to run {entry.run_id[:80]!a}, which is not the id of {entry.inputs_hash}", index)
         last = self._newest.get(entry.run_id)
         before = None if last is None else self._commitments[last]

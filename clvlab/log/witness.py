@@ -56,7 +56,7 @@ class Witness:
     def cosign(self, body: str, ts_s: int) -> str:
         """Return the signature line of a checkpoint that extends the last one.
 
-        ``LogForkError`` if the log signed two roots of one size, or the proof of extension fails. Both notes are then kept.
+        ``LogForkError`` if the log signed two roots of one size, or the proof of extension fails; both notes are then stored.
         ``LogError`` for a malformed request, an unknown or unsigned log, a size other than the last one seen, or a smaller
         tree.
         """

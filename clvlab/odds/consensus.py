@@ -1,4 +1,4 @@
-"""Consensus: one price from several books, each time one of them changes its quote.
+"""Consensus: one price from several books, again each time that one of them changes its quote.
 
 Prices are integers here, in millionths of a millionth. The median, its ties and the rounding to basis points are therefore the
 same on every machine.
@@ -26,8 +26,8 @@ _NEVER = np.iinfo(np.int64).max
 class Consensus:
     """Rules that turn books into one price.
 
-    A market is suspended while fewer than ``min_books`` books are fresh, for ``max_age_s`` each. A book's weight is 1 unless
-    ``weights`` names another integer; a weight of 0 leaves the book out.
+    A market is suspended while fewer than ``min_books`` books are fresh; a book is fresh for ``max_age_s``. A book's weight is
+    1 unless ``weights`` names another integer; a weight of 0 leaves the book out.
     """
 
     min_books: int = 1

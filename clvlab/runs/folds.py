@@ -113,8 +113,8 @@ def hold_out_of(
     return tuple(sorted(held))
 
 
-# One run from the decisions on each fold, by an agent that was chosen on earlier folds. The law scores it; it is labelled as
-# not audited.
+# One run from the decisions on each fold, each by an agent that was chosen on earlier folds. The law scores this run; its label
+# says that it was not audited.
 
 
 AGENT_ID = "walk-forward"

@@ -38,9 +38,9 @@ def in_gap(
 ) -> pl.Series:
     """Return a Boolean per decision: whether a gap touches its entry or close.
 
-    A gap touches an entry if it overlaps the time from the state acted on to the decision. It touches a close if it overlaps
-    the time from the closing state to the close. In either case the price may have changed unseen. A gap that names no market,
-    or a market outside ``markets``, concerns all markets.
+    A gap touches an entry if it overlaps the time from the used state to the decision. It touches a close if it overlaps the
+    time from the closing state to the close. In both cases the price may have changed unseen. A gap without a market, or with
+    a market outside ``markets``, concerns all markets.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Runs in folders: keep, read, show, anchor, verify."""
+"""Runs in folders: store, read, show, anchor, verify."""
 
 from __future__ import annotations
 

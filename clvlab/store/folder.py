@@ -1,8 +1,8 @@
 """A sealed run as a folder: ``events.jsonl``, ``scores.jsonl`` and ``manifest.json``.
 
-The seal does not cover two further files: ``receipts.jsonl`` has receipts of venues, and ``view.json`` has the derivation of a
-derived pack, whose content hash is sealed. ``sha256sum events.jsonl`` prints the evidence hash and ``sha256sum manifest.json``
-the manifest hash.
+The seal does not cover two further files. ``receipts.jsonl`` has receipts of venues. ``view.json`` has the derivation of a
+derived pack; the pack's content hash is sealed. ``sha256sum events.jsonl`` prints the evidence hash and
+``sha256sum manifest.json`` the manifest hash.
 """
 
 from __future__ import annotations

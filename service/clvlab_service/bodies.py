@@ -50,9 +50,9 @@ class _JsonRequest(Request):
 
 
 def _refuse_other_forms(headers: Headers) -> None:
-    """Refuse a media type or coding that is not read (RFC 9110, section 15.5.16).
+    """Refuse a media type or coding that the service does not read (RFC 9110, section 15.5.16).
 
-    A body without a type is refused too, because a page of another site can send one without a CORS preflight, like a form.
+    A body without a type is refused too, because a page of another site can send one like a form, without a CORS preflight.
     """
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
@@ -83,7 +83,7 @@ def _parse(body: bytes) -> Any:
 
 
 class _NotJsonError(Exception):
-    """A value that the parser accepts and the standard forbids."""
+    """A value that the parser accepts but the standard forbids."""
 
 
 def _refuse_constant(name: str) -> NoReturn:

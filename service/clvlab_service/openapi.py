@@ -169,7 +169,7 @@ def _tell_parameters(schemas: JsonObject, parameters: Mapping[str, type[BaseMode
 
 
 def _leave_defaults_optional(schemas: JsonObject) -> None:
-    """Move each default into an ``anyOf`` of one schema: openapi-typescript takes a field with a default as always present."""
+    """Move each default into an ``anyOf`` of one schema; openapi-typescript takes other defaults as always present."""
     for schema in schemas.values():
         fields = schema.get("properties", {})
         for name, of in fields.items():
