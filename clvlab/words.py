@@ -451,7 +451,7 @@ REASON_FINDINGS: Mapping[str, str] = {
     "closing_suspended": "The market was suspended at the close, and a close is never made up.",
     "closing_stale": "The closing price is older than the pack allows.",
     "closing_side_missing": "Its side has no closing price.",
-    "pending_horizon": "It came too close to the close to be told apart from it, and is not scored.",
+    "pending_horizon": "It came too close to the close, and is not scored.",
     "scored": "Both the entry and the close are known, so the decision is scored.",
 }
 """The law's finding on a decision, in a sentence."""
@@ -475,23 +475,23 @@ REASON_RULES: Mapping[str, str] = {
 
 CHECK_QUESTIONS: Mapping[str, str] = {
     "evidence_integrity": "Are the stored bytes the ones that were sealed?",
-    "llm_boundary": "Is the code that scores kept apart from models and networks?",
+    "llm_boundary": "Is the code that scores separate from models and networks?",
     "metrics_recomputed": "Do the scores follow again from the sealed evidence alone?",
     "manifest_bound": "Does the manifest bind this run, its evidence and its scores?",
-    "policy_obeyed": "Was only executed what the policy allowed?",
-    "receipt_separation": "Is the evidence free of what venues said?",
+    "policy_obeyed": "Did the policy allow everything that was executed?",
+    "receipt_separation": "Is the evidence free of venue receipts?",
     "anchor": "Was the manifest hash written to a public chain?",
 }
 """The question of each check of a verification."""
 
 CHECK_MEANINGS: Mapping[str, str] = {
     "evidence_integrity": "The bytes of the evidence have the hash that was sealed.",
-    "llm_boundary": "No code that decides a score is seen to import a language model: a maintainer's guard, not a wall.",
+    "llm_boundary": "Scoring code imports only an allow-list without language models; this stops accidents, not attackers.",
     "metrics_recomputed": "Every score follows from the evidence, and none is missing or added.",
     "manifest_bound": "The manifest binds the run, its inputs, its evidence and its scores.",
     "policy_obeyed": "Every execution passed both phases of the policy gate.",
-    "receipt_separation": "Nothing that a venue said is part of the evidence.",
-    "anchor": "The manifest's hash stands on the chain, in a transaction by a key that is trusted.",
+    "receipt_separation": "No venue receipt is in the evidence.",
+    "anchor": "The manifest's hash is on the chain, in a transaction by a trusted key.",
 }
 """The meaning of each passed check."""
 
@@ -513,14 +513,14 @@ RUN_STATUSES: Mapping[str, str] = {
 
 CAUSALITY: Mapping[str, str] = {
     "template": "a template of clvlab, whose code uses no later message",
-    "transcript": "repeats what somebody wrote down, who may have known what came later",
-    "stepped": "got each message after its answer to the one before, and saw no later one; its author may have known the past",
+    "transcript": "repeats recorded decisions, whose author may have known later prices",
+    "stepped": "got each message after its answer to the last one, and saw no later one; its author may have known past prices",
     "stepped-blocks": (
-        "got each block of messages after its answer to the one before, and saw what came later within a block alone, cut "
-        "where nobody knew; its author may have known the past"
+        "got each block of messages after its answer to the one before, and saw later messages only within a block, cut "
+        "at unpredictable places; its author may have known past prices"
     ),
     "asked": "answered from elsewhere, message by message",
-    "audited-process": "decided the same when later messages were cut off, in processes of its own",
+    "audited-process": "decided the same when later messages were cut off, in its own processes",
     "audited-sandbox": "decided the same when later messages were cut off, in processes that could read nothing else",
     "live": "decided before later messages existed",
     "unchecked": "not checked: it may have seen later messages",

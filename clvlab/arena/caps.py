@@ -83,4 +83,4 @@ class Budget:
         most, whose = (self.public_bytes, "runs without an owner") if owner == ANYBODY else (self.owner_bytes, "your runs")
         taken = usage.bytes_of(connection, owner)
         if taken >= most:
-            raise StorageSpentError(f"{whose} take up {taken:,} bytes of the {most:,} that they may; nothing was started")
+            raise StorageSpentError(f"{whose} take up {taken:,} bytes of the {most:,} allowed; nothing was started")

@@ -332,4 +332,4 @@ class BacktestReports:
 
 
 def _key_conflict(key: str | None) -> IdempotencyConflictError:
-    return IdempotencyConflictError("fingerprint", f"idempotency key {key!r:.80} stands for another backtest: take a new key")
+    return IdempotencyConflictError("fingerprint", f"idempotency key {key!r:.80} belongs to another backtest: use a new key")

@@ -318,7 +318,7 @@ class Auditor:
         if entry.manifest_hash is not None and not HASH.fullmatch(entry.manifest_hash):
             self.fail(f"{what} names no manifest hash: {entry.manifest_hash[:80]!a}", index)
         if known is None:
-            self.fail(f"{what} names entry {of}, which is no commitment before it", index)
+            self.fail(f"{what} names entry {of}, which is not a commitment before it", index)
         elif known.run_id != entry.run_id:
             self.fail(f"{what} names entry {of}, which commits to run {known.run_id[:80]!a}", index)
         elif known.ended is not None:
@@ -337,9 +337,9 @@ class Auditor:
         of, known = entry.commit_index, self._commitments.get(entry.commit_index)
         what = f"entry {index} (AUDITS) of run {entry.run_id[:80]!a}"
         if known is None or known.run_id != entry.run_id:
-            self.fail(f"{what} names entry {of}, which is no commitment to it", index)
+            self.fail(f"{what} names entry {of}, which is not a commitment to it", index)
         elif known.ended is not None or entry.agents == known.further_attempts:
-            self.fail(f"{what} must say what its commitment {of} did not, ahead of its result", index)
+            self.fail(f"{what} must state another count than its commitment {of}, before its result", index)
         else:
             self._tallies[known.pack].further_attempts += entry.agents - known.further_attempts
             known.further_attempts = entry.agents
@@ -351,9 +351,9 @@ class Auditor:
         if fault is not None or not HASH.fullmatch(entry.answers_hash):
             self.fail(f"{what} names no agent and answer: {entry.agent_id[:80]!a}, {entry.answers_hash[:80]!a}", index)
         elif known is None or known.run_id != entry.run_id:
-            self.fail(f"{what} names entry {of}, which is no commitment to it", index)
+            self.fail(f"{what} names entry {of}, which is not a commitment to it", index)
         elif known.ended is not None:
-            self.fail(f"{what} must stand ahead of what ends its commitment {of}", index)
+            self.fail(f"{what} must come before the entry that ends its commitment {of}", index)
         else:
             tally, again = self._tallies[known.pack], entry.agent_id in known.draws
             attempts = known.attempt + tally.answered_again + again

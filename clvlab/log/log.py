@@ -218,7 +218,7 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: JsonObject, ts_ms
             return ended[0]
         if ended[1] == kind == EntryKind.RESULT and stored["manifest_hash"] != content["manifest_hash"]:
             raise LogConflictError(
-                f"run {run_id} stands in the log with another manifest: entry {ended[0]} has {stored['manifest_hash']}, and "
+                f"run {run_id} is in the log with another manifest: entry {ended[0]} has {stored['manifest_hash']}, and "
                 f"this one {content['manifest_hash']}; nothing was added"
             )
         raise LogConflictError(f"run {run_id} has ended already: entry {ended[0]} says {ended[1]}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HALF_KELLY = Staking()
 _KEY = ["fixture_id", "market_key", "side"]
 _READING = (
-    "A bankroll is no score and ranks nothing: it is one draw of luck, staked in one of many ways. The fan draws fixtures "
+    "A bankroll is not a score and does not rank: it is one draw of luck, staked in one of many ways. The fan draws fixtures "
     "again from those that were played: it shows luck around what came out, and knows no other edge than theirs."
 )
 

@@ -97,7 +97,7 @@ class AuditReport(Exportable):
             return facts
         return facts | {
             "fixtures drawn blindly": f"{len(self.blind.fixture_ids):,} of {self.blind.of:,}",
-            "gained in fewer fixtures": "not bounded: what was left out may have lost anything",
+            "gained in fewer fixtures": "not bounded: fixtures that were left out may have lost any amount",
             "attempts": "not counted" if self.blind.attempts is None else self.blind.attempts,
         }
 

@@ -150,7 +150,7 @@ class Comparison(Exportable):
         if len(set(closes)) == 1:
             return ""
         each = ", ".join(f"{name} by {close}" for name, close in zip(self.names, closes, strict=True))
-        return f"The yardsticks differ: {each}; what differs may be the closes."
+        return f"The yardsticks differ: {each}; only the closes may differ."
 
     @cached_property
     def overlap(self) -> pl.DataFrame:
@@ -208,7 +208,8 @@ class Comparison(Exportable):
         if len(rows) == 1:
             other, row = self.names[1], rows[0]
             words = Phrases(
-                f"{other} is ahead of {first}", f"{other} is behind {first}", f"{other} less {first} can't be told from zero",
+                f"{other} is ahead of {first}", f"{other} is behind {first}",
+                f"{other} less {first} is indistinguishable from zero",
                 f"{other} and {first} have no scored fixture in common",
             )  # fmt: skip
             return verdict(
@@ -324,8 +325,8 @@ class Leaderboard(Exportable):
         first = rows.row(0, named=True)
         name = first["agent_id"]
         words = Phrases(
-            f"{name} stands first, above zero", f"{name} stands first, below zero",
-            f"{name} stands first, not distinguishable from zero", f"{name} stands first: nothing was scored",
+            f"{name} is first, above zero", f"{name} is first, below zero",
+            f"{name} is first, not distinguishable from zero", f"{name} is first: nothing was scored",
         )  # fmt: skip
         best = f"the best of {rows.height} looks better than it is" if rows.height > 1 else SEARCH
         return verdict(

@@ -163,7 +163,7 @@ class PricePath(Exportable):
         text = _slopes(apart if apart.height else rows)
         fixtures = f"over {counted(self.points['fixture_id'].n_unique(), 'fixture')}"
         if apart.is_empty():
-            return Verdict(f"No slope can be told from that of fair prices, 0: {text}, {fixtures}.", Tone.UNCLEAR)
+            return Verdict(f"No slope can be distinguished from 0, the slope of fair prices: {text}, {fixtures}.", Tone.UNCLEAR)
         return Verdict(f"Prices are not fair on their way: {text}, {fixtures}.", Tone.NOTHING)
 
     @property

@@ -95,7 +95,7 @@ def hold_out_of(
         known = set(ids)
         strange = [one for one in hold_out if type(one) is not int or one not in known]
         if strange:
-            raise StatisticsError(f"fixture {strange[0]!r} can't be held out: it is not one of those that are searched over")
+            raise StatisticsError(f"fixture {strange[0]!r} can't be held out: the search does not cover it")
         held = set(hold_out)
     elif isinstance(hold_out, bool) or not isinstance(hold_out, int | float) or not 0 < hold_out < 1:
         raise StatisticsError(f"hold_out is a share of the fixtures between 0 and 1, or a list of them, not {hold_out!r:.80}")

@@ -138,8 +138,8 @@ def unscored(scores: pl.DataFrame, at_close: pl.Series, started: RunStarted, pac
 
 def _all_at_close(count: int) -> str:
     return (
-        f"all {counted(count, 'decision')} that are scored were made at the closing message of their market, where a CLV is 0 "
-        "by itself: means leave them out; decide before the market's last message"
+        f"all {counted(count, 'decision')} that are scored were made at the closing message of their market, where a CLV is "
+        "always 0: means leave them out; decide before the market's last message"
     )
 
 

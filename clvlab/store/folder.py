@@ -57,7 +57,7 @@ def _same(run: SealedRun, target: Path) -> Path:
     stored = read_run(target)
     if (stored.events, stored.scores, stored.manifest) != (run.events, run.scores, run.manifest):
         there, here = held_of(stored.events), held_of(run.events)
-        why = "" if there == here else f"there the system held {there} of its agents' processes, and here {here}"
+        why = "" if there == here else f"there the system restricted {there} of its agents' processes, and here {here}"
         raise RunConflictError(run.run_id, stored.manifest_hash, run.manifest_hash, why)
     return target
 

@@ -42,7 +42,7 @@ def report(connection: Connection, backtest_id: str) -> BacktestReport | None:
             return report
         if kept.get("backtest_id") == backtest_id and "sha256" not in kept:
             return None
-    warnings.warn(f"the report of {backtest_id} is not as it was stored: it is made again of its run", stacklevel=2)
+    warnings.warn(f"the report of {backtest_id} is damaged in the store: it is made again from its run", stacklevel=2)
     return None
 
 

@@ -94,7 +94,7 @@ def _object(members: list[tuple[str, Any]]) -> JsonObject:
     read: JsonObject = {}
     for name, value in members:
         if name in read:
-            raise _NotJsonError(f"the name {name[:_MAX_EXCERPT]!r} stands twice in an object")
+            raise _NotJsonError(f"the name {name[:_MAX_EXCERPT]!r} occurs twice in an object")
         read[name] = value
     return read
 
@@ -132,7 +132,7 @@ async def only_declared(connection: HTTPConnection) -> None:
             known = f"there are: {', '.join(sorted(declared))}" if declared else "this path takes no parameters"
             wrong.append(_fault(name, "extra_forbidden", f"unknown parameter {name[:100]!r}; {known}", values[0]))
         elif len(values) > 1 and not _is_several(declared[name]):
-            wrong.append(_fault(name, "repeated", f"parameter {name!r} stands {len(values)} times: give one", values))
+            wrong.append(_fault(name, "repeated", f"parameter {name!r} stands {len(values)} times: send it once", values))
     if wrong:
         raise RequestValidationError(wrong)
 

@@ -67,9 +67,7 @@ def opened(browser, tmp_path, requests):
 def test_bundle_is_judged_by_the_readers_keys(opened):
     page = opened()
     page.set_input_files("#files", buffer(WHOLE))
-    assert (
-        verdict(page) == "This run holds: all 6 checks pass, and 7 scores were recomputed. No anchor and no log was checked."
-    )
+    assert verdict(page) == "This run holds: all 6 checks pass, and 7 scores were recomputed. No anchor and no log was checked."
 
     page.locator("summary").click()
     page.fill("#trust", json.dumps(trust()))

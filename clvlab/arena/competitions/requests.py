@@ -49,7 +49,7 @@ def duration_s_of(text: str) -> int:
     found = _FORM.fullmatch(text) if text.isascii() else None
     seconds = sum(int(number) * unit for number, unit in zip(found.groups(), _UNITS_S, strict=True) if number) if found else 0
     if found is None or text.endswith("T") or seconds == 0:
-        raise WindowError(f"{text!r} is no ISO 8601 duration of weeks to seconds, such as PT90M or P1DT12H")
+        raise WindowError(f"{text!r} is not an ISO 8601 duration of weeks to seconds, such as PT90M or P1DT12H")
     return seconds
 
 

@@ -85,7 +85,7 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
         keys, (_, whole) = min(zip(differing, readings, strict=True), key=lambda reading: len(reading[0]))
         has = f"has {whole[keys[0]]!r:.80}" if keys[0] in whole else "has none"
         raise EntryError(
-            f"config.{keys[0]} is not that of instance {entry.instance_id}, which {has}: leave config out, or repeat that"
+            f"config.{keys[0]} is not the one of instance {entry.instance_id}, which {has}: leave config out, or repeat that"
         )
 
 

@@ -111,9 +111,7 @@ class Statements:
         if ended is not None and self.shared_size(found) < found.size:
             last = ended.before
             if found.size > last.size or (found.size == last.size and found.root != last.root):
-                self.auditor.fail(
-                    f"{whose} is not what entry {ended.index} names as the last checkpoint of {last.origin[:120]!a}"
-                )
+                self.auditor.fail(f"{whose} is not the last checkpoint of {last.origin[:120]!a} that entry {ended.index} names")
             else:
                 named = f"{found.size} entries of {found.origin[:120]!a}"
                 self.lost.append(f"{whose} has {named}, of which {self.shared_size(found)} were kept")

@@ -79,7 +79,7 @@ class UploadRequest(BaseModel):
             raise ValueError("a source file needs a pack_id for the pack that is made of it")
         superfluous = sorted(self.model_fields_set - _OF_AN_ARCHIVE - {"source"}) if self.source is None else []
         if superfluous:
-            raise ValueError(f"{superfluous[0]} goes with a source: an archive holds a pack that is made already")
+            raise ValueError(f"{superfluous[0]} needs a source: an archive already holds a pack")
         return self
 
     @property

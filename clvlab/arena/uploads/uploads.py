@@ -224,7 +224,7 @@ class Uploads:
         try:
             return open_entry(self._folder(row), row["entry"])
         except (PackError, OSError) as error:
-            raise UnknownPackError(f"pack {pack_id!r} is not what was uploaded and so not available: {error}") from error
+            raise UnknownPackError(f"pack {pack_id!r} differs from the upload, so it is not available: {error}") from error
 
     def delete(self, owner: str, pack_id: str) -> None:
         """Delete one of an owner's packs; sealed runs over it stay verifiable.

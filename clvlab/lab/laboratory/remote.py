@@ -97,7 +97,7 @@ class HttpBackend:
 
     def _check_audited(self, request: RunRequest) -> None:
         if not request.audit:
-            raise UnsupportedError(f"{self.where} audits as it sees fit: audit=False is for a Lab() here")
+            raise UnsupportedError(f"{self.where} decides itself about audits: audit=False is for a Lab() here")
 
     def backtest(self, request: RunRequest, agent: AgentSpec) -> Result:
         strategy = self._template(agent, "backtest")
@@ -148,7 +148,7 @@ class HttpBackend:
         own = _changed_fields(replace(request, fixture=None), LiveRequest())
         if own:
             raise UnsupportedError(
-                f"{self.where} follows its own feed, by rules and times of its own: give {own} to a Lab() here"
+                f"{self.where} follows its own feed, with its own rules and times: give {own} to a Lab() here"
             )
         for agent in agents:
             self._template(agent, "follow")

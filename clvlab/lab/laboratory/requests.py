@@ -52,7 +52,7 @@ def pack_argument(pack: Any) -> Pack | str | Path:
         raise UnknownPackError(f"{message}: make one of it first, pack = clvlab.import_odds('csv', frame, 'my-pack')")
     if isinstance(pack, list | tuple):
         raise UnknownPackError(f"{message}: clvlab.backtests takes several packs")
-    raise UnknownPackError(f"{message}; clvlab.packs() lists those at hand")
+    raise UnknownPackError(f"{message}; clvlab.packs() lists the available ones")
 
 
 def window_argument(window: Any) -> Window:
@@ -88,7 +88,7 @@ def check_audit(cuts: Any, seed: Any, max_rows: Any) -> None:
         if type(number) is not int or number < 1:
             raise AgentError(f"{name} of an audit must be a whole number of at least 1, not {number!r:.80}")
     if seed is not None and (type(seed) is not int or seed < 0):
-        raise AgentError(f"a seed is a whole number of at least 0, or None for one that nobody knows, not {seed!r:.80}")
+        raise AgentError(f"a seed is a whole number of at least 0, or None for a random one, not {seed!r:.80}")
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ class Pack(Exportable):
         """
         content = view_file(self.source)
         if not content:
-            raise ViewError(f"{self.pack_id!r} is no view, but a pack of its own: keep its folder")
+            raise ViewError(f"{self.pack_id!r} is a pack with its own files, not a view: keep its folder")
         if Path(path).suffix != ".json":
             raise ViewError(f"a view file ends in .json, not as {str(path)!r}")
         replace_file(Path(path), content)
@@ -335,7 +335,7 @@ def _rows(source: str, ours: dict[int, str], theirs: dict[int, str], found: Matc
         named = "; ".join(ours[number] for number in one.first), "; ".join(theirs[number] for number in one.second)
         yield source, "refused", list(one.first), list(one.second), *named, None, None, None, None, one.reason
     for number in found.first_alone:
-        yield source, "alone", [number], [], ours[number], "", None, None, None, None, "nothing in the other source is like it"
+        yield source, "alone", [number], [], ours[number], "", None, None, None, None, "the other source has no such fixture"
     for number in found.second_alone:
         yield (
             source,
@@ -348,5 +348,5 @@ def _rows(source: str, ours: dict[int, str], theirs: dict[int, str], found: Matc
             None,
             None,
             None,
-            "nothing in the first source is like it",
+            "the first source has no such fixture",
         )

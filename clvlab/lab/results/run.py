@@ -57,7 +57,7 @@ class VerificationResult(Exportable):
     def __repr__(self) -> str:
         failed = ", ".join(name for name, verdict in self.checks.items() if verdict == "fail")
         named = f" ({failed})" if failed else ""
-        return f"Verification of {self.source.run_id}: {state(self.source)}{named}; next: .frame shows what each check rests on"
+        return f"Verification of {self.source.run_id}: {state(self.source)}{named}; next: .frame shows the basis of each check"
 
     def _repr_html_(self) -> Html:
         return verification_card(self.source)

@@ -78,7 +78,7 @@ class Exploration:
         self.source, self.selection = source, selection
         self.followers: list[Callable[[], None]] = []
         if self.fixtures.is_empty():
-            raise StatisticsError(f"nothing was decided of {selection.words}: choose a part that has decisions")
+            raise StatisticsError(f"there is no decision on {selection.words}: choose a part that has decisions")
         first = self.fixtures.sort("decisions", descending=True, maintain_order=True)["fixture_id"][0]
         self._load(first)
         self.show(first)

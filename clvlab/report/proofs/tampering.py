@@ -170,7 +170,7 @@ def _object(text: bytes) -> dict[str, object]:
     except orjson.JSONDecodeError as error:
         raise EvidenceError(f"the manifest can't be read, so no seal can be closed over it: {error}") from error
     if not isinstance(value, dict):
-        raise EvidenceError("the manifest is no JSON object, so no seal can be closed over it")
+        raise EvidenceError("the manifest is not a JSON object, so it can't be sealed again")
     return value
 
 
@@ -247,7 +247,7 @@ ATTACKS: dict[str, Callable[[Copy], Copy]] = {
     "drop the worst score": _drop_worst,
     "relabel the strategy": _relabel,
     "put a receipt into the evidence": _forge_receipt,
-    "add a receipt that no action stands behind": _forge_execution,
+    "add a receipt without an action": _forge_execution,
     "name another run in the manifest": _rebind,
 }
 

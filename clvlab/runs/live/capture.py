@@ -163,7 +163,7 @@ def _packed_before(out: Path, folder: Path) -> Pack:
         kept = {raw.name: raw.digest for raw in pack.manifest.raw}
         left = {path: file_sha256(path) for path in folder.iterdir() if path.is_file()}
         if not {path.name: digest for path, digest in left.items()}.items() <= kept.items():
-            raise PackFormatError(f"{str(out)!r} exists and is not made of {str(folder)!r}: move one of them away")
+            raise PackFormatError(f"{str(out)!r} exists, but was not made from {str(folder)!r}: move one of them away")
         _removed(list(left), folder)
     return pack
 

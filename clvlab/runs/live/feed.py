@@ -95,7 +95,7 @@ class LiveFeed:
     def out_of_quota(self) -> str | None:
         """Return a sentence if the paid quota is used up; ``None`` otherwise, or if it is not counted."""
         left = self.idle_feed().health.quota_left
-        return None if left is None or left > 0 else "nothing is left of what was paid for: see the provider's plan"
+        return None if left is None or left > 0 else "the paid quota is used up: see the provider's plan"
 
     def fixture(self, fixture_id: int | None) -> Fixture:
         return chosen(self.fixtures(), fixture_id, self.clock(), self.require().grace_s)

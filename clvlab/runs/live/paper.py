@@ -189,7 +189,7 @@ def _follow_recorded(
         except FeedError as error:
             if not view.messages:
                 raise
-            raise FeedError(f"{error}; {spec.run_id} is left as it is: mend that, and start it again to continue") from error
+            raise FeedError(f"{error}; {spec.run_id} remains as it is: fix this, and start it again to continue") from error
         if done is None:
             raise FeedError(f"{spec.run_id} was stopped: start it again to continue")
         return done.moved(store_pack(done.pack))
