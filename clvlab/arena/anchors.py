@@ -100,7 +100,7 @@ class RunAnchors:
         if dropped and anchor.status == AnchorStatus.ANCHORED and self.anchorer.enabled:
             with self.database.write() as connection:
                 fresh = self.clock() - anchors.changed_ts_ms(connection, run_id) < _FINAL_MS
-                if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED and fresh:  # only the first caller that notices
+                if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED and fresh:  # only for the first that notices
                     self._note(connection, run_id, Anchor(AnchorStatus.PENDING.value, cluster=anchor.cluster))
                     jobs.add(connection, "anchor", run_id, {"origin_id": run_id}, self.clock())
         return check

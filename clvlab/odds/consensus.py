@@ -1,4 +1,4 @@
-"""Consensus: one price from several books, again each time that one of them changes its quote.
+"""Consensus: one price from several books, computed again whenever one of them changes its quote.
 
 Prices are integers here, in millionths of a millionth. The median, its ties and the rounding to basis points are therefore the
 same on every machine.
@@ -54,8 +54,8 @@ class Consensus:
 class BookMessages:
     """Messages of books about markets with the same number of sides, sorted by (market, ts_ms), at most one per book and time.
 
-    A price's age counts from ``seen_ms``, when the book last confirmed it. ``prob`` and
-    ``odds_milli`` have the shape (messages, sides). ``prob`` is in ``PROB_UNIT``, and a negative row withdraws the quote.
+    A price's age counts from ``seen_ms``, when the book last confirmed it. ``prob`` and ``odds_milli`` have the shape
+    (messages, sides). ``prob`` is in ``PROB_UNIT``, and a negative row withdraws the quote.
     """
 
     market: Ints
@@ -119,7 +119,7 @@ def _last_messages(messages: BookMessages, tick: Ints, market: Ints, n_books: in
 
 
 def _weighted_median(values: Ints, fresh: Flags, weights: Ints) -> Ints:
-    """Return the value at half of the weight; if half falls between two values, return their mean, halves down."""
+    """Return the value at half of the weight; if half falls between two values, return their mean, rounded down."""
     order = np.argsort(np.where(fresh, values, _NEVER), axis=1, kind="stable")
     ranked = np.take_along_axis(values, order, axis=1)
     below = np.cumsum(np.take_along_axis(np.where(fresh, weights, 0), order, axis=1), axis=1)

@@ -170,7 +170,7 @@ class RunDecisions:
 
 
 def decision_rows(run: SealedRun, evidence_hash: str) -> pl.DataFrame:
-    """Return ``DECISION_ROWS`` of a stored run, names as ``Enum`` and integers as narrow as they fit.
+    """Return ``DECISION_ROWS`` of a stored run, with names as ``Enum`` and integers in the smallest type that fits.
 
     Raises
     ------
