@@ -120,7 +120,7 @@ def _results(connection: Connection, run_id: str, claimed: FixtureClaims) -> lis
 
 
 def _with_knowledge(result: ResultRow, known: Mapping[str, ResultRow]) -> ResultRow:
-    """Keep the knowledge recorded at the seal, which the evidence does not contain."""
+    """Keep the knowledge that was recorded at the seal, because the evidence does not contain it."""
     stored = known.get(result["agent_id"], result)
     return {**result, "knowledge": stored["knowledge"], "commit_index": stored["commit_index"]}
 

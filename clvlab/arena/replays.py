@@ -135,7 +135,7 @@ def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.Dat
 
 
 def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Repeat:
-    """Look up every state of the evidence in the pack, whatever the agents decided."""
+    """Look up every state of the evidence in the pack, without asking the agents."""
     sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
     if sealed != (pack.manifest.closing_policy, pack.manifest.max_close_age_s):
         return Repeat(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")

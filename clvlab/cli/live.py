@@ -206,7 +206,6 @@ def _server(
 
 @contextmanager
 def _served(make: Callable[[], BetfairServer | TxLineServer], port: int) -> Iterator[BetfairServer | TxLineServer]:
-    """Run a server for the duration of the context."""
     with ExitStack() as stack:
         try:
             server = make()

@@ -173,7 +173,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _own_exit_status() -> Iterator[None]:
-    """Exit with the status of the error, by which supervisors of a service decide."""
+    """Exit with the error's own status, because supervisors of a service decide by it."""
     try:
         yield
     except ClvlabError as error:

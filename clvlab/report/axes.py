@@ -65,7 +65,6 @@ def _page_part(figure: Any) -> str:
 
 
 def _title(figure: Any) -> str:
-    """Return the titles of a figure, for screen readers."""
     titles = (ax.get_title(place) for ax in figure.axes for place in ("left", "center", "right"))
     return "; ".join(title for title in titles if title) or "figure"
 

@@ -303,7 +303,6 @@ def _median(spread: Spread | None, size: float, unit: str, digits: int) -> str:
 
 
 def _fixtures(pack: StoredPack) -> pl.DataFrame:
-    """Return the first fixtures in readable form."""
     return pack.fixtures.head(_MAX_FIXTURES).select(
         pl.col("fixture_id").cast(pl.String).alias("fixture"),
         "names",

@@ -89,7 +89,6 @@ def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) 
 
 
 def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:
-    """Warn of decisions without a close."""
     if gone <= _MOST_GONE * count:
         return []
     return [
@@ -99,7 +98,6 @@ def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:
 
 
 def _impossible(decisions: pl.DataFrame, closes: pl.DataFrame) -> list[str]:
-    """Warn of decisions whose entry or close has an impossible overround."""
     odds = pl.element().struct.field("odds_milli")
     quoted = (pl.col("sides").list.len() > 1) & ~pl.col("sides").list.eval(odds.is_null()).list.any()
     margin = pl.col("sides").list.eval(1000 / odds).list.sum() - 1

@@ -225,7 +225,6 @@ class Comparison(Exportable):
 
 
 def _closing(source: Run) -> str:
-    """Return the rule of the close in words."""
     window = source.started["window"]
     ends = window["end_rule"] if window["duration_s"] is None else f"{window['end_rule']} of {window['duration_s']} s"
     age = f", at most {window['max_close_age_s']} s old" if "max_close_age_s" in window else ""
@@ -320,7 +319,6 @@ class Leaderboard(Exportable):
         )
 
     def _verdict(self) -> Verdict:
-        """Return the verdict on the first agent that can't contain past prices."""
         measure, rows = measure_of(self.by), self._firm
         first = rows.row(0, named=True)
         name = first["agent_id"]

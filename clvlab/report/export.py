@@ -33,7 +33,6 @@ def check_settings(level: float, seed: int = 0, **counts: int) -> None:
 
 
 def _writable(path: object) -> Path:
-    """Return the path of a file in a folder that exists."""
     if not isinstance(path, str | Path):
         raise FileError(f"a file is named by its path, such as 'result.csv', not {path!r:.80}")
     found = Path(path)

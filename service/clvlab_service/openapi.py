@@ -154,7 +154,7 @@ def _component(model: type[BaseModel], name: str, prefix: str = "") -> JsonObjec
 
 
 def _tell_parameters(schemas: JsonObject, parameters: Mapping[str, type[BaseModel]]) -> None:
-    """Add the parameters of templates; other keys stay allowed, since they are pinned and have no effect."""
+    """Add the parameters of templates; other keys stay allowed, because they are pinned and have no effect."""
     names = []
     for strategy, model in parameters.items():
         prefix = "".join(word.capitalize() for word in strategy.split("-"))

@@ -119,7 +119,6 @@ def _of_new(scores: pl.DataFrame, new: Mapping[str, Collection[int]]) -> pl.Data
 
 
 def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, Sums]:
-    """Sum the scores of every agent in one pass."""
     decided = scores.group_by("agent_id").agg(decision_count=pl.len())
     summed = outcomes(scores, tuple(agent_ids))
     for other in (forecast_errors(scores), decided):

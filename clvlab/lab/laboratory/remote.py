@@ -230,7 +230,6 @@ class HttpBackend:
 
 
 def _changed_fields(request: RunRequest | LiveRequest, default: RunRequest | LiveRequest) -> str:
-    """Return the names of the fields that differ from the default."""
     names = [one.name for one in fields(request)]
     return ", ".join(name for name in names if getattr(request, name) != getattr(default, name))
 
@@ -251,7 +250,6 @@ def _named_pack(request: RunRequest) -> str:
 
 
 def _limits(policy: PolicyEnvelope) -> dict[str, Any] | None:
-    """Return the limits that differ from the defaults."""
     own, defaults = asdict(policy), asdict(PolicyEnvelope())
     return {name: value for name, value in own.items() if value != defaults[name]} or None
 
@@ -274,7 +272,6 @@ class LiveProgress:
 
 
 def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> RunProgress:
-    """Wait until a run has ended, and return its last state."""
     try:
         while (state := client.progress(run_id))["status"] in _UNDER_WAY:
             try:

@@ -227,7 +227,6 @@ def agent_specs(
 
 
 def _entry(own: Any, name: str | None = None) -> AgentSpec:
-    """Return the entry of an agent, which may come with its parameters."""
     if name is not None and not isinstance(name, str):
         raise AgentError(f"an agent enters under a name, a text, not {name!r:.80}")
     match own:

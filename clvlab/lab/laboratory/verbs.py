@@ -379,7 +379,6 @@ def agents() -> AgentListing:
 
 
 def _not_a_pack_error(where: object) -> UnknownPackError:
-    """Return the error for a value that does not name a pack."""
     if isinstance(where, Pack):
         return UnknownPackError(f"{where.pack_id!r} is already open: use it directly")
     try:

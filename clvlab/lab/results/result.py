@@ -316,7 +316,6 @@ class Result(Exportable):
         return agent_id or own[0]
 
     def _part(self, agent_id: str | None) -> Run:
-        """Return the run of one agent, with its pack."""
         meant = self.parts[self.agent_ids.index(self._agent(agent_id))]
         return meant.knowing(pack=self.pack)  # packs are searched once, and not for each agent
 

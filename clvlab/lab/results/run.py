@@ -165,7 +165,6 @@ class Run:
 
 
 def _check_seq(seq: object) -> None:
-    """Refuse a line number that is not a whole number."""
     if type(seq) is not int or seq < 0:
         raise EvidenceError(f"a line of the evidence is named by its number, a whole one from 0 on, not {seq!r:.80}")
 

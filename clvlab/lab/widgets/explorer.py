@@ -255,7 +255,6 @@ class ExplorerWidget:
                 self.speed.value = intervals[min(max(at, 0), len(intervals) - 1)]
 
     def _go(self, messages: int) -> None:
-        """Stop the replay, and move it forward or back by some messages."""
         self.play.playing = False
         self.slider.value = min(max(self.slider.value + messages, 0), self.slider.max)
 
@@ -273,7 +272,6 @@ class ExplorerWidget:
             self._say()
 
     def _list_fixtures(self, found: pl.DataFrame) -> None:
-        """List fixtures, including the chosen one."""
         rows = self.explorer.fixtures
         chosen = rows.filter(pl.col("fixture_id") == self.explorer.fixture_id)
         listed = pl.concat([found.head(_MOST_FIXTURES), chosen]).unique("fixture_id", keep="first", maintain_order=True)
@@ -340,7 +338,6 @@ class ExplorerWidget:
         self.explorer.seek(None if whole else self.slider.value, self.explorer.span_ms)
 
     def _on_zoom(self, _: Any, limits: Any) -> None:
-        """Draw the visible span in full detail."""
         if self._quiet or not limits:
             return
         span_ms = (_ts_ms(limits[0]), _ts_ms(limits[1]))
@@ -370,7 +367,6 @@ class ExplorerWidget:
             self._open_record(int(trace.customdata[points.point_inds[0]]))
 
     def _step(self, by: int) -> None:
-        """Open the previous or next decision in order of time."""
         seqs = self.explorer.frame["seq"].to_list()
         if not seqs:
             return

@@ -294,7 +294,6 @@ def _outcome() -> pl.Expr:
 
 
 def _close(tape: Tape, window: Window, market_key: str, sides: pl.Series) -> Close | None:
-    """Return the close by the law."""
     ends = fixture_closes(tape, window)
     if ends.is_empty():
         return None

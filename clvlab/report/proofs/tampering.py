@@ -100,7 +100,6 @@ def difference(file: str, before: bytes, after: bytes) -> Difference | None:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Return the length of the common beginning."""
     size = min(len(one), len(other))
     differ = np.frombuffer(one[:size], np.uint8) != np.frombuffer(other[:size], np.uint8)
     return int(differ.argmax()) if differ.any() else size
@@ -280,7 +279,6 @@ class Tampering:
         return self._forget()
 
     def _forget(self) -> Self:
-        """Drop the results derived from the previous bytes."""
         for name in ("verification", "differences"):
             self.__dict__.pop(name, None)
         return self
