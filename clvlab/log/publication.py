@@ -21,7 +21,7 @@ from clvlab.proof.canonical import parsed
 
 _MAX_BYTES = 1 << 20
 _LOCK_S = 5.0
-_NEXT = "nothing is appended and no checkpoint signed until that is mended, or the operator says 'clvlab log restart'"
+_NEXT = "nothing is appended and no checkpoint signed until this is fixed, or the operator runs 'clvlab log restart'"
 
 
 def notes_of(content: bytes) -> list[str]:

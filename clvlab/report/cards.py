@@ -253,12 +253,12 @@ def _sentence(pack: StoredPack, kickoffs: int) -> str:
     made = {
         "synthetic": "made by a generator: its figures say nothing about a real market",
         "genuine": f"labelled a provider's capture, {pack.grade}",
-        "imported": "imported: whose odds they are is the importer's word",
+        "imported": "imported: only the importer vouches for their source",
     }.get(pack.provenance.partition("-")[0], "of unknown origin")
     summary = f"{words.counted(count, 'fixture')}, {made}"
     without = "" if kickoffs == count else f"; {count - kickoffs:,} without a kickoff"
     held = f"; {len(pack.held_out):,} held out by a plan" if pack.held_out else ""
-    unsure = f"; {len(pack.doubtful):,} of which nothing tells whether a plan holds them out" if pack.doubtful else ""
+    unsure = f"; {len(pack.doubtful):,} that a plan may hold out, which is unknown" if pack.doubtful else ""
     return f"{summary}{without}{held}{unsure}."
 
 

@@ -73,7 +73,7 @@ def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) 
     skewness = mean_skewness(clusters)
     found = [
         f"{rough.size:,} of {skewness.size:,} points are skewed {_SIDES[above]} (skewness of the mean up to "
-        f"{rough[np.abs(rough).argmax()]:+.2f}); p_family allows for losses that nobody saw"
+        f"{rough[np.abs(rough).argmax()]:+.2f}); p_family allows for unseen losses"
         for above, rough in ((False, skewness[skewness < -MAX_SKEWNESS]), (True, skewness[skewness > MAX_SKEWNESS]))
         if rough.size
     ]
@@ -93,7 +93,7 @@ def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:
         return []
     return [
         f"{gone:,} of {count:,} {what} have no close: their market or line was gone or suspended by then. Means and p-values "
-        "leave them out; where prices that fell are taken down, what is left looks good without an edge"
+        "leave them out; if fallen prices are taken down, the rest looks good without an edge"
     ]
 
 

@@ -35,8 +35,8 @@ MOVED_LINES: Schema = {
     "close_ts_ms": pl.Int64,
 }
 APART = (
-    "These decisions are on lines that were not quoted any more when their fixture closed. The law does not score them, "
-    "and no figure but these counts them: they are not part of the mean CLV."
+    "These decisions are on lines that were no longer quoted when their fixture closed. The law does not score them, "
+    "and only these figures count them: they are not part of the mean CLV."
 )
 TapeOf = Callable[[list[int]], Tape]
 _REASONS = (Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_STALE)

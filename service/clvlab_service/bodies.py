@@ -132,7 +132,7 @@ async def only_declared(connection: HTTPConnection) -> None:
             known = f"there are: {', '.join(sorted(declared))}" if declared else "this path takes no parameters"
             wrong.append(_fault(name, "extra_forbidden", f"unknown parameter {name[:100]!r}; {known}", values[0]))
         elif len(values) > 1 and not _is_several(declared[name]):
-            wrong.append(_fault(name, "repeated", f"parameter {name!r} stands {len(values)} times: send it once", values))
+            wrong.append(_fault(name, "repeated", f"parameter {name!r} occurs {len(values)} times: send it once", values))
     if wrong:
         raise RequestValidationError(wrong)
 

@@ -107,7 +107,7 @@ def negotiated_form(header: str) -> Form | None:
 async def _form(request: Request, response: Response) -> Form:
     form = negotiated_form(",".join(request.headers.getlist("accept")))
     if form is None:
-        detail = f"this is to be had as {' or as '.join(Form)}, and the Accept header refuses both"
+        detail = f"this is available as {' or as '.join(Form)}, but the Accept header refuses both"
         raise HTTPException(HTTPStatus.NOT_ACCEPTABLE, detail, _VARY)
     response.headers.update(_VARY)
     return form

@@ -189,9 +189,9 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     def ready() -> None:
         say(f"clvlab serves {url}, with documentation at {url}/docs")
         if settings.database_url is None:
-            say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
+            say("The store is in memory: its data is lost when the service stops. Set CLVLAB_DATABASE_URL to keep it.")
         if not settings.job_workers:
-            say(f"It performs no jobs. What performs them: {command('worker')}")
+            say(f"It performs no jobs. To perform them: {command('worker')}")
         say(_about_tokens(settings, dev_folder))
         if settings.devfeed:
             say("Live runs follow a synthetic feed: each sees a match from its first message, faster than it was.")
@@ -338,7 +338,7 @@ def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
         raise SettingsError("--devfeed plays a made-up match: it goes with --dev only")
     if dev_folder is not None:
         if host not in LOOPBACK:
-            raise SettingsError(f"--dev trusts a key that lies on this disk, so it listens on {LOOPBACK} only, not {host!r}")
+            raise SettingsError(f"--dev trusts a key on this disk, so it listens on {LOOPBACK} only, not {host!r}")
         values = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         if devfeed:
             values |= {"devfeed": True, "live_folder": dev_folder / "live"}

@@ -161,7 +161,7 @@ MISTAKES = {
     "a result in place of a folder": ("cl.open_run(bt)", UnknownRunError, "write open_run(result.run.save('runs'))"),
     "a run that a lab does not keep": ("cl.Lab().open_run('run_abc')", UnknownRunError, "unknown run 'run_abc'"),
     "a file in place of a folder of runs": ("bt.run.save('odds.csv')", FileError,
-        "'odds.csv' is a file: name the folder in which runs shall lie"),
+        "'odds.csv' is a file: name the folder for the runs"),
     # arguments
     "fixture for fixtures": ("cl.backtest('starter', fixture=FIXTURE)", ArgumentError,
         "backtest has no argument 'fixture': did you mean 'fixtures'? It has: pack, agent, params, fixtures, window, close,"),

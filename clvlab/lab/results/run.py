@@ -135,7 +135,7 @@ class Run:
         if not isinstance(folder, str | Path):
             raise FileError(f"a run is saved in a folder, named by its path, not in {folder!r:.80}")
         if Path(folder).is_file():
-            raise FileError(f"{str(folder)!r:.300} is a file: name the folder in which runs shall lie")
+            raise FileError(f"{str(folder)!r:.300} is a file: name the folder for the runs")
         return run_folder.keep(self.source, folder, self.receipts, self.view)
 
     def push(self, url: str) -> str:

@@ -125,7 +125,7 @@ class LiveAgents:
             return
         before = [] if known is None else list(known.decided.get(agent_id, ()))
         if repr([tuple(one) for one in own]) != repr(before):  # compared as text, because NaN does not equal itself
-            raise LookaheadError(f"asked again, it decides otherwise at message {self._number} than it did: {before!s:.200}")
+            raise LookaheadError(f"asked again, it decides differently at message {self._number}: {before!s:.200}")
 
     def _fail(self, agent_id: str, error: Exception) -> Failure:
         stated = error_of(agent_id, error)
