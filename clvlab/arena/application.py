@@ -184,10 +184,10 @@ class Application:
 
     By default packs are the bundled ones, and there are no uploads, anchors, live runs or signed checkpoints. ``database_url``
     is a SQLAlchemy URL; without one the database is in memory. ``checkpoint_file`` keeps the newest checkpoint outside the
-    database. ``witness`` is the path or URL of a witness's view. A log that lacks entries of either gets no new entries.
-    ``workers`` is the number of threads that perform jobs after ``start``; with 0 other processes perform them. ``unasked`` is
-    for a process without requests: its workers also take backtests at once. A worker that is silent for ``lease_ms`` loses
-    its job. ``clock`` returns UTC milliseconds. ``new_id`` makes unguessable ids of letters and digits.
+    database. ``witness`` is the path or URL of a witness's view. A log that lacks entries of the checkpoint or of the view gets
+    no new ones. ``workers`` is the number of threads that perform jobs after ``start``; with 0 other processes perform them.
+    ``unasked`` is for a process without requests: its workers also take backtests at once. A worker that is silent for
+    ``lease_ms`` loses its job. ``clock`` returns UTC milliseconds. ``new_id`` makes unguessable ids of letters and digits.
 
     Raises
     ------

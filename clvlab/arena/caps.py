@@ -18,9 +18,9 @@ _LIVE = ("live-competition", "live-deploy")
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Limits of an owner; except for names, finished work does not count."""
+    """Limits of an owner. Finished work does not count, except for the names."""
 
-    # starts: queued or running runs of competitions; deploys: those of deployed agents
+    # starts: queued or running runs of competitions; deploys: queued or running runs of deployed agents
     starts: int = 8
     deploys: int = 200
     drafts: int = 1000  # competitions that are not started
@@ -56,7 +56,7 @@ class Caps:
         if new and len(there) + len(new) > self.names:
             raise OwnerLimitError(
                 f"you have {len(there)} names on the leaderboard, and may have {self.names}: "
-                f"{min(new)!r:.200} would be another; take one that you have",
+                f"{min(new)!r:.200} would be another; use an existing one",
                 _LATER_S,
             )
 

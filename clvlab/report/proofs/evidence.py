@@ -172,7 +172,7 @@ class EvidenceView:
         return [number for number in numbers if events.find(wanted, *self.lines.span(number)) >= 0]
 
     def template_values(self, rows: pl.DataFrame, chosen: int | None = None, *, live: bool = False) -> dict[str, object]:
-        """Return the template values of rows of ``.frame``; in a ``live`` table lines can be picked."""
+        """Return the values for the template of some rows of ``.frame``; in a ``live`` table lines can be picked."""
         return {"rows": rows.rows(named=True), "sealed": self.source.evidence_hash, "chosen": chosen, "live": live}
 
     def detail(self, seq: int) -> Html:
@@ -312,7 +312,7 @@ class TreePicture:
         return found
 
     def _goes_up(self, node: Node) -> bool:
-        """Whether a node equals the node below it, because that one has no neighbour."""
+        """Whether a node is its only child, moved up a level unchanged."""
         return node.level > 0 and self.tree.sibling(self.tree.node(node.level - 1, node.place * 2)) is None
 
     def _above(self, node: Node) -> Node | None:
@@ -447,7 +447,7 @@ class Inclusion:
         return TreePicture(self.tree, self.seq, live=live).svg()
 
     def template_values(self, *, live: bool = False) -> dict[str, object]:
-        """Return the template values of the path: picture, arrival and hashes."""
+        """Return the values for the template of the path: picture, computed and stated root, hashes."""
         return {
             "path": self,
             "picture": self.svg(live=live),
