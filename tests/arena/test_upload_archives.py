@@ -97,7 +97,7 @@ HOSTILE = {
     "twice": (lambda files: zipped([*files.items(), (TICKS, files[TICKS])]), "'ticks.parquet' twice"),
     "twice by another name": (lambda files: tarred(files | {"./ticks.parquet": files[TICKS]}), "'./ticks.parquet' twice"),
     "symbolic link in a zip": (lambda files: first(special(TICKS, stat.S_IFLNK), files), "is a symbolic link"),
-    "pipe in a zip": (lambda files: first(special(TICKS, stat.S_IFIFO), files), "is not a plain file"),
+    "pipe in a zip": (lambda files: first(special(TICKS, stat.S_IFIFO), files), "is no plain file"),
     "symbolic link": (lambda _: tarred({}, "w", member(TICKS, tarfile.SYMTYPE, linkname="/etc/passwd")), "symbolic link"),
     "hard link": (lambda _: tarred({}, "w", member(TICKS, tarfile.LNKTYPE, linkname="x")), "is a hard link"),
     "device": (lambda _: tarred({}, "w", member(TICKS, tarfile.CHRTYPE, devmajor=1, devminor=5)), "is a device"),
