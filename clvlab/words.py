@@ -1,6 +1,6 @@
 """Numbers, durations, times, markets and codes in words, shared by the command line, notebooks, pages and reports.
 
-A missing figure (``None``) stays ``None`` where it may be missing: each caller has its own words for that.
+A missing figure (``None``) stays ``None`` if it may be missing, because each caller has its own words for that.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def signed(number: float, digits: int = 1) -> str:
 
 
 def signed_like(number: float, *others: float) -> str:
-    """Return a number with its sign, rounded to the digits that it and its neighbours justify.
+    """Return a number with its sign, rounded to the digits that the number and its neighbours justify.
 
-    A bound that is not zero is never shown as zero, up to three decimals.
+    A bound other than zero is never shown as zero, up to three decimals.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def amount(number: float, unit: str = "bps", digits: int = 0) -> str:
 
 
 def mean_clv(mean_bps: float | None) -> str:
-    """Return a mean CLV as the law ranks it, without an interval.
+    """Return a mean CLV, as in the law's ranking, without an interval.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def p_value(p: float | None) -> str | None:
 
 
 def short_p_value(p: float) -> str:
-    """Return a p-value in short form: two decimals, three where it is small, without the leading zero.
+    """Return a p-value in short form: two decimals, or three if it is small, without the leading zero.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def span_by_units(length_ms: int | None) -> str | None:
 
 
 def span_in_one(seconds: int) -> str:
-    """Return a duration in the largest unit of which it has at least two.
+    """Return a duration in the largest unit that fits at least twice.
 
     Examples
     --------
@@ -320,7 +320,7 @@ class Quantiles(Protocol):
 
 
 def spread(found: Quantiles | None, word: Callable[[int], str], what: str = "") -> str:
-    """Return the distribution of a quantity in words: its median, most of it, and its extremes.
+    """Return the distribution of a quantity in words: its median, the range of most values, and its extremes.
 
     Examples
     --------
@@ -360,7 +360,7 @@ def close_facts(report: Mapping[str, Any], no_age: str = "none") -> dict[str, st
 
 
 def sample(tier: str, decisions: int) -> str:
-    """Return the size of a sample, as the law grades it, without a word on the mean.
+    """Return the size of a sample with the law's grade, without a word on the mean.
 
     Examples
     --------
@@ -385,7 +385,7 @@ def market_name(market_key: str) -> str:
 
 
 def market_names(market_keys: Iterable[str]) -> dict[str, str]:
-    """Return a name for each key; keys whose names would be equal stay as they are.
+    """Return a name for each key; keys that would get the same name stay as they are.
 
     Examples
     --------
@@ -398,7 +398,7 @@ def market_names(market_keys: Iterable[str]) -> dict[str, str]:
 
 
 def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
-    """Return the kind of each market without its line: its source's type, or words where several types mean one kind.
+    """Return the kind of each market without its line: its source's type, or words if several types mean one kind.
 
     Examples
     --------
@@ -436,7 +436,7 @@ REASONS: Mapping[str, str] = {
     "pending_horizon": "decided too close to the close",
     "scored": "scored",
 }
-"""Why a decision is scored or not, by the code of the law, as a table says it."""
+"""Why a decision is scored or not, by the code of the law, in the form for a table."""
 
 REASON_FINDINGS: Mapping[str, str] = {
     "wait_unscored": "The agent waited. Silence is neither skill nor failure, and is not scored.",
@@ -451,10 +451,10 @@ REASON_FINDINGS: Mapping[str, str] = {
     "closing_suspended": "The market was suspended at the close, and a close is never made up.",
     "closing_stale": "The closing price is older than the pack allows.",
     "closing_side_missing": "Its side has no closing price.",
-    "pending_horizon": "It came too close to the close to be told apart from it, and is not scored.",
+    "pending_horizon": "It came too close to the close, and is not scored.",
     "scored": "Both the entry and the close are known, so the decision is scored.",
 }
-"""What the law found of a decision, in a sentence."""
+"""The law's finding on a decision, in a sentence."""
 
 REASON_RULES: Mapping[str, str] = {
     "wait_unscored": "An abstention is valid and is never scored.",
@@ -475,25 +475,25 @@ REASON_RULES: Mapping[str, str] = {
 
 CHECK_QUESTIONS: Mapping[str, str] = {
     "evidence_integrity": "Are the stored bytes the ones that were sealed?",
-    "llm_boundary": "Is the code that scores kept apart from models and networks?",
+    "llm_boundary": "Is the code that scores separate from models and networks?",
     "metrics_recomputed": "Do the scores follow again from the sealed evidence alone?",
     "manifest_bound": "Does the manifest bind this run, its evidence and its scores?",
-    "policy_obeyed": "Was only executed what the policy allowed?",
-    "receipt_separation": "Is the evidence free of what venues said?",
+    "policy_obeyed": "Did the policy allow everything that was executed?",
+    "receipt_separation": "Is the evidence free of venue receipts?",
     "anchor": "Was the manifest hash written to a public chain?",
 }
-"""What a check of a verification asks."""
+"""The question of each check of a verification."""
 
 CHECK_MEANINGS: Mapping[str, str] = {
     "evidence_integrity": "The bytes of the evidence have the hash that was sealed.",
-    "llm_boundary": "No code that decides a score is seen to import a language model: a maintainer's guard, not a wall.",
+    "llm_boundary": "Scoring code imports only an allow-list without language models; this stops accidents, not attackers.",
     "metrics_recomputed": "Every score follows from the evidence, and none is missing or added.",
     "manifest_bound": "The manifest binds the run, its inputs, its evidence and its scores.",
     "policy_obeyed": "Every execution passed both phases of the policy gate.",
-    "receipt_separation": "Nothing that a venue said is part of the evidence.",
-    "anchor": "The manifest's hash stands on the chain, in a transaction by a key that is trusted.",
+    "receipt_separation": "No venue receipt is in the evidence.",
+    "anchor": "The manifest's hash is on the chain, in a transaction by a trusted key.",
 }
-"""What it means that a check passes."""
+"""The meaning of each passed check."""
 
 VERDICTS: Mapping[str, str] = {"pass": "passes", "fail": "fails", "pending": "pending", "not_applicable": "does not apply"}
 
@@ -509,18 +509,18 @@ RUN_STATUSES: Mapping[str, str] = {
     "running": "It is being replayed, scored and sealed.",
     "failed": "It failed, and nothing of it was sealed.",
 }
-"""What a run without a seal is doing."""
+"""What happens to a run without a seal."""
 
 CAUSALITY: Mapping[str, str] = {
     "template": "a template of clvlab, whose code uses no later message",
-    "transcript": "repeats what somebody wrote down, who may have known what came later",
-    "stepped": "got each message after its answer to the one before, and saw no later one; its author may have known the past",
+    "transcript": "repeats recorded decisions, whose author may have known later prices",
+    "stepped": "got each message after its answer to the last one, and saw no later one; its author may have known past prices",
     "stepped-blocks": (
-        "got each block of messages after its answer to the one before, and saw what came later within a block alone, cut "
-        "where nobody knew; its author may have known the past"
+        "got each block of messages after its answer to the one before, and saw later messages only within a block, cut "
+        "at unpredictable places; its author may have known past prices"
     ),
     "asked": "answered from elsewhere, message by message",
-    "audited-process": "decided the same when later messages were cut off, in processes of its own",
+    "audited-process": "decided the same when later messages were cut off, in its own processes",
     "audited-sandbox": "decided the same when later messages were cut off, in processes that could read nothing else",
     "live": "decided before later messages existed",
     "unchecked": "not checked: it may have seen later messages",

@@ -111,12 +111,12 @@ class Chain:
         return Confirmation(sure, None if status.err is None else str(status.err))
 
     async def send(self, transaction: bytes) -> None:
-        """Send signed bytes. Only ``landings`` tells whether they arrived: a lost answer is no reason to sign again.
+        """Send signed bytes. Only ``landings`` tells whether they arrived, so a lost answer is no reason to sign again.
 
         Raises
         ------
         AnchorError
-            The node refuses the transaction for a reason that sending again does not cure.
+            The node refuses the transaction, for a reason that will not go away.
         """
         options = TxOpts(preflight_commitment=self._commitment, max_retries=0)
         try:

@@ -1,6 +1,6 @@
 """A local test chain: the real memo program in ``LiteSVM``, with modelled slots, expiry and confirmation.
 
-It needs no network, and can fail on demand as nodes do.
+It needs no network, and can fail on request in the ways that nodes fail.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class NodeError(Exception):
 class ChainFault:
     """A fault that happens ``times`` times."""
 
-    # ``drop`` (accept a transaction and lose it), ``lost_reply`` (do it, then answer 504), ``http`` (answer ``status``),
-    # ``hang`` (answer after ``seconds``), ``error`` (a JSON-RPC error of ``code``), ``lie`` (show another memo than the one
-    # sent).
+    # ``drop`` (accept a transaction and lose it), ``lost_reply`` (execute it, then answer 504), ``http`` (answer ``status``),
+    # ``hang`` (answer after ``seconds``), ``error`` (a JSON-RPC error of ``code``), ``lie`` (show another memo than the sent
+    # one).
     kind: str
     method: str = "*"  # JSON-RPC method with the fault; ``*`` is every method
     times: int = 1

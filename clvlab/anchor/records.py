@@ -92,7 +92,7 @@ class FolderRecords:
         try:
             record = AnchorRecord.from_payload(parsed(content))
         except EvidenceError as error:
-            raise AnchorError(f"{path} is no anchor record: {error}") from error
+            raise AnchorError(f"{path} is not an anchor record: {error}") from error
         if record.run_id != run_id:
             raise AnchorError(f"{path} is the record of {record.run_id}, not of {run_id}")
         return record

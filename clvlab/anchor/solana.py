@@ -22,7 +22,7 @@ from clvlab.proof.anchor import GENESIS, Anchor, AnchorStatus, AnchorTrust, Seen
 from clvlab.proof.checks import Check, Verdict, anchor_check
 
 _MEMO = re.compile(r"sha256:[0-9a-f]{64}")
-# Nodes behind one address may lag behind each other, so a signature counts as expired only this many blocks later.
+# Nodes behind one address may lag behind each other, so a signature counts as expired only after this many more blocks.
 _EXPIRY_MARGIN = 16
 
 
@@ -103,7 +103,7 @@ class SolanaAnchor(NullAnchor):
                 )
             record = self._start(run_id, manifest_hash, genesis)
             while True:
-                height = await chain.block_height()  # asked first: the landings hold every transaction up to here
+                height = await chain.block_height()  # asked first: the landings then cover every transaction up to this height
                 landings = await chain.landings([attempt.signature for attempt in record.attempts])
                 known = dict(zip(record.attempts, landings, strict=True))
                 confirmed = [attempt.signature for attempt, at in known.items() if at and at.sure and not at.error]
@@ -165,7 +165,7 @@ class SolanaAnchor(NullAnchor):
         return check.verdict == Verdict.PASS
 
     async def _found(self, chain: Chain, manifest_hash: str) -> Seen | None:
-        """Find a memo of an earlier call that left no record. Transactions of others that name this key are skipped."""
+        """Find a memo of an earlier call that left no record. Others' transactions that name this key are skipped."""
         for signature in await chain.memos(self.signer, manifest_hash):
             seen = await chain.seen(signature)
             if self._judged(seen, signature, manifest_hash).verdict == Verdict.PASS:

@@ -37,7 +37,7 @@ def keypair(path: Path) -> Keypair:
     except FileNotFoundError as error:
         raise AnchorError(f"no key file at {str(path)!r}") from error
     except (OSError, ValueError, TypeError):
-        raise AnchorError(f"{str(path)!r} is no key file: it must hold a JSON array of 64 numbers") from None
+        raise AnchorError(f"{str(path)!r} is not a key file: it must hold a JSON array of 64 numbers") from None
 
 
 def new_keypair(path: Path) -> Keypair:

@@ -100,7 +100,7 @@ class LeaderboardResponse(Answer):
 
 
 class OwnerCounts(Answer):
-    """Counts of one owner's runs, not used for ranking; `open` runs still run or were dropped."""
+    """Counts of one owner's runs, not used for ranking; `open` runs are unfinished or were dropped."""
 
     owner: Annotated[str, Field(description="DID that asked for the runs; `anonymous` without a token.")]
     committed: int

@@ -96,7 +96,7 @@ class CheckDetails(Answer):
 
 
 class AnchorInfo(Answer):
-    """The record of the anchor; the check `anchor` asks the chain."""
+    """The record of the anchor. The check `anchor` looks it up on the chain."""
 
     status: Annotated[str, Field(examples=["not_anchored"])]
     signature: str | None

@@ -82,7 +82,7 @@ class RunAnchors:
         self._note(connection, job.run_id, Anchor(AnchorStatus.FAILED.value, cluster=self.anchorer.cluster))
 
     def on_record(self, run_id: str, anchor: Anchor, manifest_hash: str | None) -> Check:
-        """Judge an anchor by the transaction that was read back when it was made; proof cards are read too often for more."""
+        """Judge an anchor by the transaction read back when it was made; proof cards are read too often to ask the chain."""
         seen = self.anchorer.recorded(run_id) if anchor.status == AnchorStatus.ANCHORED else None
         check = anchor_check(anchor, manifest_hash or "", seen, self.anchorer.trust)
         if check.verdict != Verdict.PASS:
@@ -90,7 +90,7 @@ class RunAnchors:
         return Check(Verdict.PASS, f"read back from {anchor.cluster} when it was anchored; a verification asks again")
 
     def judge(self, run_id: str, anchor: Anchor, manifest_hash: str) -> Check:
-        """Judge an anchor by the present chain; a recent anchor that the chain has dropped is made again.
+        """Judge an anchor by the chain as it is now; a recent anchor that the chain has dropped is made again.
 
         Blocks are final within minutes, so a node that lacks an older transaction has only pruned it.
         """
@@ -100,7 +100,7 @@ class RunAnchors:
         if dropped and anchor.status == AnchorStatus.ANCHORED and self.anchorer.enabled:
             with self.database.write() as connection:
                 fresh = self.clock() - anchors.changed_ts_ms(connection, run_id) < _FINAL_MS
-                if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED and fresh:  # only the first caller that notices
+                if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED and fresh:  # only for the first that notices
                     self._note(connection, run_id, Anchor(AnchorStatus.PENDING.value, cluster=anchor.cluster))
                     jobs.add(connection, "anchor", run_id, {"origin_id": run_id}, self.clock())
         return check

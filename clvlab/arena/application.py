@@ -184,10 +184,10 @@ class Application:
 
     By default packs are the bundled ones, and there are no uploads, anchors, live runs or signed checkpoints. ``database_url``
     is a SQLAlchemy URL; without one the database is in memory. ``checkpoint_file`` keeps the newest checkpoint outside the
-    database. ``witness`` is the path or URL of a witness's view. A log that lacks entries of either gets no new entries.
-    ``workers`` is the number of threads that perform jobs after ``start``; with 0 other processes perform them. ``unasked`` is
-    for a process without requests: its workers also take up backtests at once. A worker that is silent for ``lease_ms`` loses
-    its job. ``clock`` returns UTC milliseconds. ``new_id`` makes unguessable ids of letters and digits.
+    database. ``witness`` is the path or URL of a witness's view. A log that lacks entries of the checkpoint or of the view gets
+    no new ones. ``workers`` is the number of threads that perform jobs after ``start``; with 0 other processes perform them.
+    ``unasked`` is for a process without requests: its workers also take backtests at once. A worker that is silent for
+    ``lease_ms`` loses its job. ``clock`` returns UTC milliseconds. ``new_id`` makes unguessable ids of letters and digits.
 
     Raises
     ------
@@ -275,7 +275,7 @@ class Application:
         return self._uploads
 
     def start(self) -> None:
-        """Start the workers, which also take up jobs of dead workers.
+        """Start the workers, which also take the jobs of dead workers.
 
         Raises
         ------
@@ -307,7 +307,7 @@ class Application:
             self._database.close()
 
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
-        """Call ``notify``, on any thread, after a change of a run or competition was stored; return the unsubscription.
+        """Call ``notify``, on any thread, after a change of a run or competition is stored; return the unsubscription.
 
         Changes of other processes are reported only after ``start`` and over PostgreSQL. Some may be missed, so subscribers
         must also poll.

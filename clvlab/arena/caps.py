@@ -18,13 +18,13 @@ _LIVE = ("live-competition", "live-deploy")
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Limits of an owner; except for names, finished work does not count."""
+    """Limits of an owner. Finished work does not count, except for the names."""
 
-    # starts: queued or running runs of competitions; deploys: those of deployed agents
+    # starts: queued or running runs of competitions; deploys: queued or running runs of deployed agents
     starts: int = 8
     deploys: int = 200
     drafts: int = 1000  # competitions that are not started
-    live: int = 4  # runs that follow a feed, of both kinds; each counts until its match is over, which may be days away
+    live: int = 4  # runs that follow a feed, of both kinds; each counts until its match is over, perhaps for days
     names: int = 100  # agent ids on the leaderboard, including runs under way
 
     def require_start(self, connection: Connection, owner: str) -> None:
@@ -56,7 +56,7 @@ class Caps:
         if new and len(there) + len(new) > self.names:
             raise OwnerLimitError(
                 f"you have {len(there)} names on the leaderboard, and may have {self.names}: "
-                f"{min(new)!r:.200} would be another; take one that you have",
+                f"{min(new)!r:.200} would be another; use an existing one",
                 _LATER_S,
             )
 
@@ -73,7 +73,7 @@ def _require(there: int, most: int, what: str, retry_after_s: int) -> None:
 class Budget:
     """Limits of bytes: one for all runs without a token together, one for the runs of each owner.
 
-    A run that starts below the limit is always sealed, so concurrent runs may exceed it.
+    A run that starts below the limit is always sealed, so concurrent runs may together exceed the limit.
     """
 
     public_bytes: int = 4 << 30
@@ -83,4 +83,4 @@ class Budget:
         most, whose = (self.public_bytes, "runs without an owner") if owner == ANYBODY else (self.owner_bytes, "your runs")
         taken = usage.bytes_of(connection, owner)
         if taken >= most:
-            raise StorageSpentError(f"{whose} take up {taken:,} bytes of the {most:,} that they may; nothing was started")
+            raise StorageSpentError(f"{whose} take up {taken:,} bytes of the {most:,} allowed; nothing was started")

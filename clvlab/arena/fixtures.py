@@ -77,7 +77,7 @@ class FixtureFilter:
     """Filters of fixtures.
 
     ``market`` is a prefix of market keys: a fixture must have such a market, and only these markets are listed. The announced
-    kickoff is at or after ``after`` and before ``before``, in UTC milliseconds.
+    kickoff must be at or after ``after`` and before ``before``, in UTC milliseconds.
     """
 
     market: str | None = None

@@ -1,4 +1,4 @@
-"""Installed parts of clvlab, and the use of each missing extra."""
+"""Installed parts of clvlab, and what each missing extra is for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def install_command(requirement: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An extra: its use, and the modules by which its installation is checked, each with its distribution."""
+    """An extra: what it is for, and the modules that show whether it is installed, each with its distribution."""
 
     name: str
     gives: str
@@ -58,7 +58,7 @@ EXTRAS: tuple[Extra, ...] = (
     Extra("remote", "packs and runs in buckets", {name: name for name in ("obstore", "platformdirs")}),
     Extra("dask", "searches on a Dask cluster", {"distributed": "distributed"}),
 )
-"""All extras, sorted by use to a new user; names and modules are those of ``pyproject.toml``."""
+"""All extras, the most useful for new users first; names and modules are those of ``pyproject.toml``."""
 
 
 def check_extras(*names: str) -> None:

@@ -46,7 +46,7 @@ class GlobalLeaderboard:
     database: Database
 
     def rows(self, after_rank: int = 0, limit: int | None = None, wanted: RowQuery = _ALL) -> LeaderboardResponse:
-        """Rank agents, best first; ranks are places among ``wanted`` rows. The time grows only with the returned rows."""
+        """Rank agents, best first; ranks are places among ``wanted`` rows. The time depends only on the returned rows."""
         return {"rows": [row for _, row in self.keyed_rows(after_rank, limit, wanted)]}
 
     def revision(self) -> str:
@@ -87,7 +87,7 @@ class GlobalLeaderboard:
             StoredLogRows(connection, writing=True)  # its lock excludes seals and other rebuilds
             take_time(connection)
             before = _by_label(connection)
-            for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed meanwhile, so the last in the log
+            for run_id in standings.sealed_run_ids(connection)[len(run_ids) :]:  # sealed since then, so the last in the log
                 fresh += _results(connection, run_id, claimed)
             standings.replace_all(connection, fresh, claimed)
             after = _by_label(connection)
@@ -120,7 +120,7 @@ def _results(connection: Connection, run_id: str, claimed: FixtureClaims) -> lis
 
 
 def _with_knowledge(result: ResultRow, known: Mapping[str, ResultRow]) -> ResultRow:
-    """Keep the knowledge recorded at the seal, which the evidence does not contain."""
+    """Keep the knowledge that was recorded at the seal, because the evidence does not contain it."""
     stored = known.get(result["agent_id"], result)
     return {**result, "knowledge": stored["knowledge"], "commit_index": stored["commit_index"]}
 
@@ -186,8 +186,8 @@ class ForestRow:
     """A row of the leaderboard.
 
     ``low`` and ``high`` are the 95 % interval of its mean over ``fixtures`` fixtures. They are ``None`` with fewer than five
-    fixtures, if a run was removed or damaged, and until all its runs were read. ``picture`` is an SVG element on the scale of
-    all rows; empty without a mean.
+    fixtures, if a run was removed or damaged, and until all its runs are read. ``picture`` is an SVG element on the scale of
+    all rows; it is empty without a mean.
     """
 
     row: LeaderboardRow
@@ -209,7 +209,7 @@ def _sums_cache() -> BoundedCache[_Sums]:
 
 @dataclass(frozen=True)
 class Forest:
-    """Makes pages of the leaderboard; contributions of runs are cached, since sealed runs never change."""
+    """Makes pages of the leaderboard; contributions of runs are cached, because sealed runs never change."""
 
     leaderboard: GlobalLeaderboard
     decisions: RunDecisions

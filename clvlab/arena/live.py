@@ -30,7 +30,7 @@ from clvlab.store.database import Connection
 from clvlab.store.jobs import Job, JobPayload
 from clvlab.store.runlog import RunLog
 
-# Reports of a live run have their own thread, so that listeners and the store do not delay decisions.
+# A separate thread writes reports of a live run, so that listeners and the store do not delay decisions.
 
 
 logger = logging.getLogger("clvlab.live")
@@ -50,12 +50,12 @@ class EventWriter:
     Attributes
     ----------
     lost
-        The error that lost the run, else ``None``.
+        The error that ended the reports, else ``None``.
     messages
         Number of messages that the agents have received, including those of earlier processes.
     """
 
-    # ``store`` writes happenings in one transaction; ``LeaseLostError`` if another process has the run now.
+    # ``store`` writes events in one transaction; ``LeaseLostError`` if another process now has the run.
     store: Callable[[Sequence[Happening]], None]
     tell: OnProgress
     feed: Feed
@@ -128,7 +128,7 @@ class EventWriter:
             self.store(happenings)
         except LeaseLostError as error:
             self._lose(error)
-        except StoreError as error:  # listeners miss these events, but the journal has the decisions and the seal reports all
+        except StoreError as error:  # listeners miss these events, but the journal has the decisions, and the seal reports all
             logger.warning("%d events of a live run were not stored: %s", len(happenings), error)
 
     def _lose(self, error: LeaseLostError) -> None:

@@ -26,7 +26,7 @@ __all__ = [
 def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     """Open a pack: by its id in the catalog, by the path of its folder or of a view file, or by its URL.
 
-    A service must not pass names from requests, because it would then fetch URLs for its clients.
+    A service must not pass names from requests; otherwise it would fetch URLs for its clients.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     UnknownPackError
         There is no such pack.
     PackFormatError, PackTamperedError
-        The pack is not sound, or does not have the required hash.
+        The pack is malformed or altered, or does not have the required hash.
     RemoteError
         The URL can't be read.
     """
@@ -62,7 +62,7 @@ def _in_catalog(content_hash: str) -> Pack | None:
 def pack_of_run(content_hash: str | None, where: str | Path | None = None, view: bytes = b"") -> Pack | None:
     """Return the pack of a run; ``None`` if no pack is found.
 
-    ``where`` is the pack; for a run over a derived pack, its parents or a folder of them. By default the catalog is searched.
+    ``where`` is the pack, or for a run over a derived pack, its parents or their folder. By default the catalog is searched.
     The hash of a pack at ``where`` is not checked, unless the run's ``view`` file derives the pack from it.
     """
     if not view:
@@ -77,7 +77,7 @@ def pack_of_run(content_hash: str | None, where: str | Path | None = None, view:
 
 
 def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda done, of: None) -> Pack:  # noqa: ARG005
-    """Open a pack after computing every digest and rule again; a remote one is downloaded for that, and not kept.
+    """Open a pack and recompute every digest and rule; a remote pack is downloaded for that, and not kept.
 
     For a view file all its packs are verified. ``tell`` receives the number of verified rows of a folder's ticks, and of all.
     """

@@ -92,7 +92,7 @@ def replay_run(
     same = f"run again from pack {found.pack_id!r}, all {len(pairs)} files have the same bytes"
     if evidence.captured is not None:
         same += (
-            f": asked about the whole of it, the agents decide as they did live ({evidence.decisions.height:,} decisions, "
+            f": with the whole tape at once, the agents decide as they did live ({evidence.decisions.height:,} decisions, "
             f"{evidence.closes.height:,} closes)"
         )
     return Repeat(agrees=True, detail=same)
@@ -135,12 +135,12 @@ def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.Dat
 
 
 def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Repeat:
-    """Look up every state of the evidence in the pack, whatever the agents decided."""
+    """Look up every state of the evidence in the pack, without asking the agents."""
     sealed = (evidence.started["window"]["closing_policy"], evidence.max_close_age_s)
     if sealed != (pack.manifest.closing_policy, pack.manifest.max_close_age_s):
         return Repeat(agrees=False, detail=f"pack {pack.pack_id!r} closes by {pack.closing}, the run by {sealed}")
     if otherwise := otherwise_matched(pack):
-        return Repeat(agrees=False, detail=f"pack {pack.pack_id!r} is not what its sources are joined to: {otherwise}")
+        return Repeat(agrees=False, detail=f"pack {pack.pack_id!r} differs from the join of its sources: {otherwise}")
     ticks = evidence.decisions["tick_seq"]
     if ticks.len() and not ticks.is_between(0, _TICK).all():
         return Repeat(agrees=False, detail="a decision is at a tick that no pack has")
@@ -177,7 +177,7 @@ def _cut(value: object) -> str:
 
 
 def _pack(evidence: Evidence, where: str | Path | None, view: bytes) -> Pack:
-    """Find the pack of a run; a live run's evidence does not name its pack, which is found by content hash alone."""
+    """Find the pack of a run; a live run's evidence does not name its pack, so only the content hash identifies it."""
     expected, name = evidence.content_hash, evidence.started["binding"]["pack_id"]
     described = "the pack that it captured" if evidence.captured is not None else f"pack {name!r}"
     try:
@@ -205,7 +205,7 @@ def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]
         same = all(getattr(identity, key) == named[key] for key in ("agent_id", "strategy", "strategy_version"))
         if same and sealable(identity) == named["config"]:
             return agent
-    raise ReplayError(f"{what} is not at hand as it was sealed: give its source as file.py:name, or its version of clvlab")
+    raise ReplayError(f"{what} is not available as sealed: name its source as file.py:name, or install its version of clvlab")
 
 
 def _is_template(named: Mapping[str, Any]) -> bool:
@@ -226,7 +226,7 @@ def _template(named: Mapping[str, Any]) -> list[Agent]:
     try:
         return [of_sealed_config(named["agent_id"], named["strategy"], named["config"])]
     except AgentError as error:
-        raise ReplayError(f"clvlab makes no template {named['strategy']!r} of the sealed config: {error}") from error
+        raise ReplayError(f"clvlab can't make template {named['strategy']!r} of the sealed config: {error}") from error
 
 
 def _of_file(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> list[Agent]:
@@ -236,8 +236,8 @@ def _of_file(named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> list
     wrong = next((agent.limits for agent in own if (agent.limits.network, list(agent.limits.digests())) != sealed), None)
     if wrong:
         raise ReplayError(
-            f"agent {named['agent_id']!r} was allowed to read {sealed[1]} and network {sealed[0]}, here it is "
-            f"{list(wrong.digests())} and {wrong.network}: give it the same"
+            f"agent {named['agent_id']!r} was allowed to read {sealed[1]} and network {sealed[0]}, but here it is "
+            f"{list(wrong.digests())} and {wrong.network}: give it the same permissions"
         )
     return [
         replace(agent, code=replace(agent.code, source_sha256=source)).as_sealed(named["agent_id"], named["config"])

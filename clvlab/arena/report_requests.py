@@ -1,4 +1,4 @@
-"""Requests for backtests: one fixture as the interface has it, or several with any template, parameters and policy."""
+"""Requests for backtests: one fixture, as in the interface, or several with any template, parameters and policy."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class PackBacktestRequest(_WindowRequest):
     Attributes
     ----------
     fixture_ids
-        Requested fixtures; null is all of the pack. The key is required, and excludes ``fixture_id``.
+        Requested fixtures; null means all of the pack. The key is required, and excludes ``fixture_id``.
     strategy, params
-        Any template but ``llm`` and ``bets``, which replay a transcript, and the parameters that differ from its defaults.
+        Any template but ``llm`` and ``bets``, because these replay a transcript; and the parameters that are not the defaults.
     policy
         Limits that differ from the defaults.
     close_source
-        The book whose own states are entry and close, of a pack that keeps its books; null is the consensus.
+        In a pack that keeps its books, the book whose own states are entry and close; null means the consensus.
     """
 
     fixture_ids: Annotated[list[StrictInt], Field(min_length=1, max_length=_MAX_FIXTURES)] | None

@@ -103,7 +103,7 @@ def _row(figure: Figure) -> FigureRow:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a finite number, else ``None``, as JSON has no other numbers."""
+    """Return a finite number, else ``None``, because JSON has no other numbers."""
     return value if value is not None and isfinite(value) else None
 
 
@@ -155,8 +155,8 @@ _KIND = "backtest"
 class ReportRequest:
     """A requested backtest after all immediate checks.
 
-    The holder of ``key`` may withdraw the request. ``chosen`` means that the caller chose the key, which then stays bound to
-    this backtest. ``known`` means that the report exists.
+    The holder of ``key`` may withdraw the request. ``chosen`` says that the caller chose the key, which then stays bound to
+    this backtest. ``known`` says that the report exists.
     """
 
     request: BacktestRunRequest | PackBacktestRequest
@@ -206,7 +206,7 @@ class BacktestReports:
         """Store a request; the first one for a backtest also stores its run and job."""
         now = self.clock()
         with self.database.write() as connection:
-            job_rows.hold_open(connection, wanted.run_id, [_KIND])  # no cancel comes before the key is stored
+            job_rows.hold_open(connection, wanted.run_id, [_KIND])  # no cancel can come before the key is stored
             taken = reports.take_key(connection, wanted.key, wanted.run_id, now, chosen=wanted.chosen, active=not wanted.known)
             if taken != wanted.run_id:
                 raise _key_conflict(wanted.key)
@@ -332,4 +332,4 @@ class BacktestReports:
 
 
 def _key_conflict(key: str | None) -> IdempotencyConflictError:
-    return IdempotencyConflictError("fingerprint", f"idempotency key {key!r:.80} stands for another backtest: take a new key")
+    return IdempotencyConflictError("fingerprint", f"idempotency key {key!r:.80} belongs to another backtest: use a new key")

@@ -136,7 +136,7 @@ def _add_trials(connection: Connection, pack: Pack, ids: Sequence[str], now_ms: 
 
 
 def _ids_over(pack: Pack, source: str, ids: Sequence[str]) -> list[str]:
-    """Return the ids of trials for one of the packs that they saw."""
+    """Return the ids of trials under which one of their packs records them."""
     return list(ids) if len(pack.sources) == 1 else [sha256(canonical([own, source])) for own in ids]
 
 

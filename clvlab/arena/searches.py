@@ -39,7 +39,7 @@ from clvlab.store.runlog import StoredLogRows
 class KeptMatches:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._quoted = defaultdict[str, set[int]](set)  # by content hash: fixtures whose quotes are stored
+        self._quoted = defaultdict[str, set[int]](set)  # by content hash: fixtures with stored quotes
         self._alike: dict[tuple[str, object], bool] = {}
 
     def learn(self, pack: Pack, fixture_ids: Iterable[int]) -> None:
@@ -95,7 +95,7 @@ class KeptMatches:
 
 
 def quotes_within(connection: Connection, pack: Pack, fixture_ids: Iterable[int]) -> QuotesOf:
-    """Return a reader of quotes in the caller's transaction: stored quotes, and the others of these fixtures from the pack."""
+    """Return a reader of quotes in the caller's transaction: stored quotes, or for these fixtures those of the pack."""
     read = quotes_of_fixtures(pack, fixture_ids)
 
     def quotes(root: Pack, own: Collection[int]) -> Mapping[int, Sketch]:
@@ -142,7 +142,7 @@ class Searches:
     def plan(self, payload: Mapping[str, Any], pack: Pack, held: Iterable[int], shelf: Iterable[Pack] = ()) -> KeptPlan:
         """Store a plan and log it; a repeated plan returns the stored one.
 
-        ``payload`` is JSON. Its ``fixture_ids`` are the searched and the held-out fixtures, and ``held`` the held-out ones.
+        ``payload`` is JSON. Its ``fixture_ids`` are the searched and the held-out fixtures; ``held`` are the held-out ones.
         Trials over packs of ``shelf`` count if the pack has a match of the hold-out.
 
         Raises
@@ -160,7 +160,7 @@ class Searches:
         self._check_twins(pack, set(payload["fixture_ids"]) - out, matches)
         with self._database.write() as connection:
             if plans.row(connection, plan_id) is None:
-                # In the transaction that stores the plan, so that of two concurrent plans one sees the other.
+                # This is in the transaction that stores the plan, so that one of two concurrent plans sees the other.
                 self.require_open(connection, pack, payload["fixture_ids"])
                 now = self._clock()
                 index = note_plan(

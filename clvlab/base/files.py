@@ -27,7 +27,7 @@ def file_bytes(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> b
         # The open file is checked instead of its path, so that nobody can swap in a pipe or device in between.
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise FileError(f"{str(path)!r} is no regular file")
+            raise FileError(f"{str(path)!r} is not a regular file")
         if found.st_size > limit:
             raise FileError(f"{str(path)!r} has {found.st_size:,} bytes, the limit is {limit:,}")
         try:

@@ -16,9 +16,9 @@ _SCRIPTS = (_NAME, f"{_NAME}.exe")
 def command(*words: object) -> str:
     """Return a command of clvlab as it can be typed in this folder. Without words, return only the program.
 
-    Every hint of a next command is made here, because ``clvlab`` is not on the path unless its environment is activated, and a
-    path may have spaces. In evidence, over HTTP or in a browser the program is named ``clvlab`` instead. A path that is a bare
-    name gets ``./`` in front, because a command could take it for a pack of the catalog or for an option.
+    Every hint of a next command is made here: ``clvlab`` is not on the path unless its environment is activated, and a path
+    may have spaces. In evidence, over HTTP or in a browser the program is named ``clvlab`` instead. A path that is a bare
+    name gets ``./`` in front; otherwise a command could take it for a pack of the catalog or for an option.
 
     Examples
     --------

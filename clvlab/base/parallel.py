@@ -35,7 +35,7 @@ def _remade(kind: type[ClvlabError], arguments: tuple[Any, ...], state: Mapping[
     return error
 
 
-# Most errors take facts as arguments, but are unpickled with their sentence as only argument, which would break a pool.
+# Most errors take facts as arguments. Unpickling passes only the sentence as argument, which would break a pool.
 for _kind in vars(errors).values():
     if isinstance(_kind, type) and issubclass(_kind, ClvlabError):
         copyreg.pickle(_kind, _reduced)
@@ -45,8 +45,8 @@ for _kind in vars(errors).values():
 class Work(Generic[Q, A]):
     """Functions that answer a kind of question: one in this process, and one, defined in a module, in another process.
 
-    At most ``most`` questions with the same ``group_by`` are sent together. ``on_leave`` is called before other processes
-    answer.
+    At most ``most`` questions with the same ``group_by`` are sent together. ``on_leave`` is called before the first question is
+    sent to other processes.
     """
 
     local: Callable[[Sequence[Q]], list[A]]

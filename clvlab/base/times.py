@@ -23,7 +23,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stated kickoff, from one moment to another. With a stated time, both moments are the same."""
+    """A stated kickoff, from one moment to another. If it has a time of day, both moments are the same."""
 
     first_ms: int
     last_ms: int
@@ -47,7 +47,7 @@ def time_in_name(name: str) -> int | None:
 def time_ms(value: object, zone: ZoneInfo | None = None) -> int:
     """Return UTC milliseconds of ISO 8601 or unix (milli)seconds; ``ValueError`` for another text or a missing zone."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{value!r} is not a time")
     return of_iso(value, zone) if isinstance(value, str) else of_unix(value)
 
 
@@ -55,7 +55,7 @@ def of_unix(value: float) -> int:
     """Return milliseconds of a unix time, in seconds below 10^11 and in milliseconds from there."""
     found = value if value >= _MS_FROM else value * 1000
     if not 0 <= found <= LAST_MS:
-        raise ValueError(f"{value!r} is no unix time")
+        raise ValueError(f"{value!r} is not a unix time")
     return round(found)
 
 
@@ -73,7 +73,7 @@ def iso_moment(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no ISO 8601 time, such as 2026-03-01T12:00:00+00:00") from error
+        raise ValueError(f"{text!r} is not an ISO 8601 time, such as 2026-03-01T12:00:00+00:00") from error
 
 
 def _ms(moment: datetime, text: str, zone: ZoneInfo | None) -> int:
@@ -160,7 +160,7 @@ def moments_of(
 def days_of(cells: Sequence[str | None], zone: ZoneInfo | None, form: str | None) -> list[Span | None]:
     """Return the stated kickoff of each match; ``None`` if it can't be read. A kickoff without a time spans its whole day.
 
-    A kickoff without a zone spans all moments at which some zone has that time.
+    A kickoff without a zone spans every moment that has this time in some zone.
     """
     return [_span((cell or "").strip(), zone, form) for cell in cells]
 
@@ -201,7 +201,7 @@ def _moment(text: str, zone: ZoneInfo | None, form: str | None) -> int:
     except ValueError as error:
         if form is None and not text[:4].isdecimal():
             advice = "say how times are written, as time_format='%d/%m/%Y %H:%M'"
-            raise ValueError(f"{text!r:.80} is no ISO 8601 time: {advice}") from error
+            raise ValueError(f"{text!r:.80} is not an ISO 8601 time: {advice}") from error
         raise
 
 

@@ -119,7 +119,7 @@ def capture(
 
 @contextmanager
 def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState]]]:
-    """Show the state of a capture, as a live table in a terminal and as occasional lines elsewhere; keep the last state."""
+    """Show the state of a capture: a live table in a terminal, occasional lines elsewhere. Keep the last state."""
     last: list[CaptureState] = []
 
     def keep(state: CaptureState) -> None:
@@ -149,7 +149,7 @@ def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None]
 
 
 def _table(state: CaptureState, width: int) -> Constrain:
-    """Return a table with a row for each fact. Only errors wrap, so its height is constant; the echoed "^C" fits behind it."""
+    """Return a table with a row for each fact. Only errors wrap, so the height is constant. An echoed "^C" has room."""
     layout = Table(show_header=False, box=None)
     layout.add_column(no_wrap=True)
     for name, text in state.facts.items():
@@ -168,15 +168,15 @@ def devfeed(
     ] = DevFeed.TXLINE,
     pack: Annotated[str, typer.Option(help="Id or folder of the pack whose ticks are sent.")] = _PACK,
     fixture: FixturesOption = None,
-    speed: Annotated[float, typer.Option(help="How much faster than it was; inf is as fast as can be.", min=0.001)] = 60.0,
-    faults: Annotated[str, typer.Option(help="What goes wrong at which message: cut@100,stall@200:5.")] = "",
+    speed: Annotated[float, typer.Option(help="Speed-up; inf is as fast as possible.", min=0.001)] = 60.0,
+    faults: Annotated[str, typer.Option(help="Faults by message: cut@100,stall@200:5.")] = "",
     port: Annotated[int, typer.Option(help="Port on loopback; 0 takes a free one.", min=0, max=65_535)] = 8898,
 ) -> None:
     """Send odds as a provider does, once a client listens, until the last message or Ctrl-C."""
     with _served(lambda: _server(feed, pack, fixture or (), speed, read_plan(faults), port), port) as server:
         try:
             with ended_like_an_interrupt():
-                out.print("A feed waits here for somebody to listen. In another terminal:\n")
+                out.print("A feed waits here for a client. In another terminal:\n")
                 for name, value in server.variables.items():
                     out.print(f"export {name}={plain(shlex.quote(value))}")
                 out.print(f"{plain(command('capture', feed, '--out', 'match'))}\n\nCtrl-C ends it")
@@ -206,7 +206,6 @@ def _server(
 
 @contextmanager
 def _served(make: Callable[[], BetfairServer | TxLineServer], port: int) -> Iterator[BetfairServer | TxLineServer]:
-    """Run a server for the duration of the context."""
     with ExitStack() as stack:
         try:
             server = make()
@@ -265,7 +264,7 @@ def live(
                 done = run_live(request, agents, recorder, out_folder / _LIVE, on_update=printer.look)
         except KeyboardInterrupt:
             left = "left as it is: the same command continues it"
-            err.print(left if printer.has_started else "interrupted before the run began: nothing is left of it")
+            err.print(left if printer.has_started else "interrupted before the run began: nothing was written")
             raise typer.Exit(INTERRUPTED) from None
     code = option_words("--agent", [name for name in agent if not names_template(name)])
     options = [*code, *limit_words(reads, network=network)] if code else []
@@ -298,7 +297,7 @@ class _RunPrinter:
         self._gaps = len(view.gaps)
         for agent_id in view.failures.keys() - self._failures:
             self._failures.add(agent_id)
-            others = ", and the others go on" if len(view.failures) < len(view.spec.agents) else ""
+            others = ", and the others continue" if len(view.failures) < len(view.spec.agents) else ""
             err.print(plain(f"{agent_id} failed{others}: {(view.failures[agent_id].splitlines() or [''])[0]}"))
         self._status.update(plain(view.line))
 

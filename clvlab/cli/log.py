@@ -187,7 +187,7 @@ def ask(
 
 def witness(
     key: KeyOption,
-    state: Annotated[Path, typer.Option(help="File in which the witness remembers what it saw; its own.")],
+    state: Annotated[Path, typer.Option(help="The witness's own file of what it saw.")],
     log: Annotated[list[str], typer.Option("--log", help="Public key of a log that it watches; may be repeated.")],
 ) -> None:
     """Sign a checkpoint that extends the last one seen: reads a request, prints a signature line; refuses all else."""

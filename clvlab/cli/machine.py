@@ -106,7 +106,7 @@ def doctor(as_json: JsonOption = False) -> None:
             )
         out.print()
         if broken:
-            say("Install clvlab again: its packs are not what they were published as")
+            say("Install clvlab again: its packs differ from the published ones")
         else:
             show_next("demo")
     raise typer.Exit(1 if broken else 0)
@@ -173,7 +173,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _own_exit_status() -> Iterator[None]:
-    """Exit with the status of the error, by which supervisors of a service decide."""
+    """Exit with the error's own status, because supervisors of a service decide by it."""
     try:
         yield
     except ClvlabError as error:
@@ -200,14 +200,14 @@ def rebuild_leaderboard(database_url: _StoreOption) -> None:
         differences = application.leaderboard.rebuild()
     for difference in differences:
         out.print(plain(difference))
-    out.print("rebuilt" if differences else "the leaderboard is what the sealed runs give")
+    out.print("rebuilt" if differences else "the leaderboard agrees with the sealed runs")
     raise typer.Exit(1 if differences else 0)
 
 
 def retention(
     days: Annotated[
         float,
-        typer.Option(help="Remove what was sealed more than so many days ago.", envvar="CLVLAB_RETENTION_DAYS", min=0),
+        typer.Option(help="Remove runs that were sealed more than so many days ago.", envvar="CLVLAB_RETENTION_DAYS", min=0),
     ],
     database_url: _StoreOption,
 ) -> None:

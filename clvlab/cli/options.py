@@ -105,7 +105,7 @@ CheckpointFileOption = Annotated[
 
 
 def window_of(horizon_s: int, markets: Sequence[str] | None = None, **own: Any) -> Window:
-    """Return the window that the options state; ``own`` has further fields by name."""
+    """Return the window of the options; ``own`` has further fields by name."""
     return Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(markets or ("",)), **own)
 
 

@@ -215,13 +215,13 @@ def packs_build(
 def packs_import(
     source: Annotated[
         str,
-        typer.Argument(help=f"One of {', '.join(sorted(IMPORTERS))}; told by the files if left out.", metavar="[SOURCE]"),
+        typer.Argument(help=f"One of {', '.join(sorted(IMPORTERS))}; by default the files tell.", metavar="[SOURCE]"),
     ],
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders of the source.", metavar="FILE...")] = None,
     *,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
     lenient: Annotated[
-        bool, typer.Option("--lenient/--strict", help="Leave out and count what can't be read, or stop at the first of it.")
+        bool, typer.Option("--lenient/--strict", help="Leave out and count unreadable input, or stop at the first.")
     ] = True,
     margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(Margin)}.")] = "power",
     min_books: Annotated[int | None, typer.Option(help="Fresh books that a price needs.")] = None,
@@ -232,9 +232,9 @@ def packs_import(
     weight: Annotated[list[str] | None, typer.Option(help="BOOK=N: its weight in the median; repeat for more.")] = None,
     odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
-    books: Annotated[bool, typer.Option("--books", help="Keep what each book says besides the consensus.")] = False,
+    books: Annotated[bool, typer.Option("--books", help="Keep each book's quotes as well as the consensus.")] = False,
     closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
-    mapping: Annotated[Path | None, typer.Option(help="A YAML file that says what columns mean, or what assets are.")] = None,
+    mapping: Annotated[Path | None, typer.Option(help="A YAML file with the meaning of columns, or of assets.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal, trades: MEANING=COLUMN; repeat.")] = None,
     side: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal: SIDE=COLUMN of a wide table.")] = None,
     market: Annotated[str | None, typer.Option(help="csv, parquet: the market of every row.")] = None,
@@ -275,14 +275,14 @@ def packs_import(
 
 
 def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
-    """Return the source and the files; the first word is a file if it is not a source, or if it is the only word and a file."""
+    """Return the source and the files. The first word is a file if it is not a source, or if it is alone and names a file."""
     is_file = Path(first).exists()
     is_source_named = (is_file and first not in IMPORTERS) if paths else (is_file or first not in IMPORTERS)
     return (None, [Path(first), *paths]) if is_source_named else (first, paths)
 
 
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:
-    """Return a function that reports whether the new pack was written, as it is put in place in one step."""
+    """Return a function that reports whether the new pack was written; it is put in place in one step."""
     return lambda: f"the pack in {folder} is whole" if folder.exists() else "no pack was written"
 
 

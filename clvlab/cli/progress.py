@@ -24,7 +24,7 @@ from clvlab.cli.options import INTERRUPTED
 from clvlab.cli.output import err, plain
 from clvlab.runs.progress import OnProgress, Stage
 
-# Ctrl-C ends a command within half a second, with a sentence about the written files.
+# Ctrl-C ends a command within half a second; a sentence says which files were written.
 
 
 _PATIENCE_S = 0.3
@@ -40,9 +40,9 @@ def nothing_written() -> str:
 def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
     """Exit with status 130 on Ctrl-C, and print ``left()``.
 
-    Python handles an interrupt between two instructions, and one library call may take minutes. So a thread receives it at
-    once, and ends the process if the main thread does not. Files are written under a temporary name and then renamed, so an
-    interrupt leaves no partial file.
+    Python handles an interrupt between two instructions, but one library call may take minutes. So a thread receives the
+    interrupt at once, and ends the process if the main thread does not. Files are written under a temporary name and then
+    renamed, so an interrupt leaves no partial file.
     """
     if threading.current_thread() is not threading.main_thread() or os.name != "posix":
         with _interruptible(left):

@@ -89,7 +89,7 @@ def devchain(
     chain = DevChain()
     chain.airdrop(str(key.pubkey()))
     with server(chain, port) as listening:
-        out.print("A chain runs here; nothing of it outlives this process. In another terminal:\n")
+        out.print("A chain runs here; it ends with this process. In another terminal:\n")
         for name, value in {
             "RPC_URL": f"http://127.0.0.1:{listening.server_port}",
             "CLUSTER": "localnet",

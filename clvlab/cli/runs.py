@@ -106,7 +106,7 @@ def compare(
     out.print()
     show_table(_table(found))
     if len(differences) > 1:
-        say(f"Each of the {len(differences)} differences is taken alone: of many, some differ by chance.")
+        say(f"Each of the {len(differences)} differences is tested alone: of many, some differ by chance.")
 
 
 def report(

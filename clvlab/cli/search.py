@@ -69,7 +69,7 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
     passed = sum(point.p_family is not None and point.p_family < 0.05 for point in found.points)
     alone = sum(point.clv.p_value is not None and point.clv.p_value < 0.05 for point in found.points)
     say(
-        f"{counted(len(found.points), 'point')}, {counted(found.trials, 'trial')} on record: {alone} above zero taken alone, "
+        f"{counted(len(found.points), 'point')}, {counted(found.trials, 'trial')} on record: {alone} above zero uncorrected, "
         f"{passed} when all trials are counted. The family-wise p is how often the best of as many trials without any skill "
         "does as well."
     )

@@ -61,7 +61,7 @@ class Client(HttpCaller):
     token
         Bearer token of an owner; public methods need none.
     timeout_s
-        Seconds to wait for an answer; the start of a large competition takes as long as its run.
+        Seconds to wait for an answer. The start of a large competition takes as long as its run.
 
     Raises
     ------
@@ -181,7 +181,7 @@ class Client(HttpCaller):
     def competitions(
         self, status: str | None = None, *, owner: str | None = None, pack_id: str | None = None
     ) -> list[CompetitionSummaryResponse]:
-        """List competitions, optionally by a status (``DRAFT``, ``RUNNING``, ``FINALIZED``, ``COMPLETED``), owner or pack."""
+        """List competitions, optionally of a status (``DRAFT``, ``RUNNING``, ``FINALIZED``, ``COMPLETED``), owner or pack."""
         return self._get(list[CompetitionSummaryResponse], "competitions", status=status, owner=owner, pack_id=pack_id)
 
     def competition(self, competition_id: str) -> CompetitionStateResponse:
@@ -205,7 +205,7 @@ class Client(HttpCaller):
         )
 
     def withdraw(self, competition_id: str, agent_id: str) -> None:
-        """Remove an agent from the roster of a competition of the caller that is not started."""
+        """Remove an agent from the roster of a competition of the caller that has not started."""
         self._delete("competitions", competition_id, "agents", agent_id)
 
     def delete_competition(self, competition_id: str) -> None:

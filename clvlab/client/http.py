@@ -74,7 +74,6 @@ class HttpCaller:
         return response.content
 
     def _frame(self, *path: str, **query: Any) -> pl.DataFrame:
-        """Return rows sent as Arrow."""
         return pl.read_ipc_stream(BytesIO(self._bytes(*path, accept=_ARROW, **query)))
 
     def _messages(self, *path: str, **query: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ Progress = Callable[[int, int], None]
 
 
 class ProgressState(Protocol):
-    """The state of work without a known end: as one line, as facts, and as the facts that stay at the end."""
+    """The state of work without a known end: one line, facts, and the facts that stay at the end."""
 
     @property
     def line(self) -> str: ...
@@ -29,7 +29,7 @@ _State = TypeVar("_State", bound=ProgressState)
 
 @contextmanager
 def progress_bar(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
-    """Yield the callback for the numbers of points done and of all points: a bar, or the caller's own callback."""
+    """Yield the callback for the numbers of finished points and of all points: a bar, or the caller's own callback."""
     if callable(progress):
         yield progress
     elif not progress:

@@ -29,7 +29,7 @@ def fixture_ids_argument(fixtures: Any) -> tuple[int, ...] | None:
         meant = f": write {number} without quotes" if isinstance(strange[0], str) and number.isdecimal() else ""
         raise PackFormatError(f"a fixture is named by its id, a whole number, not {value_text(strange[0])}{meant}")
     if not chosen:
-        raise PackFormatError("name at least one fixture, or none at all for every fixture")
+        raise PackFormatError("name at least one fixture, or omit fixtures= for all")
     return tuple(operator.index(one) for one in chosen)
 
 

@@ -38,7 +38,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class PackCounts:
-    """Runs of an owner over a pack. ``elsewhere`` counts commitments under other packs or none, maybe about the same odds.
+    """Runs of an owner over a pack. ``elsewhere`` counts commitments over other packs or none, maybe about the same odds.
 
     ``further_attempts`` counts audits beyond the first in each run that is not sealed, and failed audits in sealed runs.
     """
@@ -284,7 +284,7 @@ class Auditor:
     def _segment(self, index: int, entry: Segment) -> None:
         if name_fault(entry.capture_id) is not None or not HASH.fullmatch(entry.sha256):
             self.fail(f"entry {index} names no segment: {entry.capture_id[:80]!a}, {entry.sha256[:80]!a}", index)
-            return  # not counted under an invalid name
+            return  # a run with an invalid name is not counted
         due = self._segments.get(entry.capture_id, 0) + 1
         if entry.number != due:
             self.fail(f"entry {index} is segment {entry.number} of capture {entry.capture_id[:80]!a}, {due} is due", index)
@@ -294,7 +294,7 @@ class Auditor:
         hashes = [text for text in (entry.inputs_hash, entry.content_hash, entry.sources_hash) if text is not None]
         if not all(map(HASH.fullmatch, hashes)):
             self.fail(f"entry {index} commits by no hash: {', '.join(f'{text[:80]!a}' for text in hashes)}", index)
-        elif entry.run_id != derived_run_id(entry.inputs_hash):  # one run under two ids would count as two, or as another
+        elif entry.run_id != derived_run_id(entry.inputs_hash):  # one run under two ids would count as two, or as another run
             self.fail(f"entry {index} commits to run {entry.run_id[:80]!a}, which is not the id of {entry.inputs_hash}", index)
         last = self._newest.get(entry.run_id)
         before = None if last is None else self._commitments[last]
@@ -318,7 +318,7 @@ class Auditor:
         if entry.manifest_hash is not None and not HASH.fullmatch(entry.manifest_hash):
             self.fail(f"{what} names no manifest hash: {entry.manifest_hash[:80]!a}", index)
         if known is None:
-            self.fail(f"{what} names entry {of}, which is no commitment before it", index)
+            self.fail(f"{what} names entry {of}, which is not a commitment before it", index)
         elif known.run_id != entry.run_id:
             self.fail(f"{what} names entry {of}, which commits to run {known.run_id[:80]!a}", index)
         elif known.ended is not None:
@@ -337,9 +337,9 @@ class Auditor:
         of, known = entry.commit_index, self._commitments.get(entry.commit_index)
         what = f"entry {index} (AUDITS) of run {entry.run_id[:80]!a}"
         if known is None or known.run_id != entry.run_id:
-            self.fail(f"{what} names entry {of}, which is no commitment to it", index)
+            self.fail(f"{what} names entry {of}, which is not a commitment to it", index)
         elif known.ended is not None or entry.agents == known.further_attempts:
-            self.fail(f"{what} must say what its commitment {of} did not, ahead of its result", index)
+            self.fail(f"{what} must state another count than its commitment {of}, before its result", index)
         else:
             self._tallies[known.pack].further_attempts += entry.agents - known.further_attempts
             known.further_attempts = entry.agents
@@ -351,9 +351,9 @@ class Auditor:
         if fault is not None or not HASH.fullmatch(entry.answers_hash):
             self.fail(f"{what} names no agent and answer: {entry.agent_id[:80]!a}, {entry.answers_hash[:80]!a}", index)
         elif known is None or known.run_id != entry.run_id:
-            self.fail(f"{what} names entry {of}, which is no commitment to it", index)
+            self.fail(f"{what} names entry {of}, which is not a commitment to it", index)
         elif known.ended is not None:
-            self.fail(f"{what} must stand ahead of what ends its commitment {of}", index)
+            self.fail(f"{what} must come before the entry that ends its commitment {of}", index)
         else:
             tally, again = self._tallies[known.pack], entry.agent_id in known.draws
             attempts = known.attempt + tally.answered_again + again

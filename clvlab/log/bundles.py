@@ -154,7 +154,7 @@ def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: 
     if started is None:
         raise BundleError("the evidence can't be read, so no entry can be about it")
     if not isinstance(commit, Commit) or not isinstance(result, Outcome) or result.kind != EntryKind.RESULT:
-        raise BundleError(f"entries {index} and {at} of the log are no commitment and its result")
+        raise BundleError(f"entries {index} and {at} of the log are not a commitment and its result")
     if not commit.run_id == result.run_id == started["run_id"]:
         raise BundleError(f"the entries are about {commit.run_id} and {result.run_id}, not about {started['run_id']}")
     if commit.inputs_hash != inputs_hash(started):

@@ -145,9 +145,9 @@ def _further(rows: LogRows, run_id: str, committed: int) -> int:
 def draw_audit(rows: LogRows, run_id: str, agent_id: str, answers_hash: str, ts_ms: int) -> tuple[int, int] | None:
     """Record an agent's answers in a committed run, and draw its audit: the seed, and the number of attempts.
 
-    ``None`` for a run with a result. Three things count as attempts, over all of the owner's commitments over the pack:
+    Return ``None`` for a run with a result. Three things count as attempts, over all of the owner's commitments over the pack:
 
-    - each audited agent of a commitment without a result when this one was made, and at least one for each commitment;
+    - each audited agent of a commitment that had no result when this one was made, and at least one for each commitment;
     - each failed audit in a run with a result;
     - each further answer of an agent under one commitment.
 
@@ -218,7 +218,7 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: JsonObject, ts_ms
             return ended[0]
         if ended[1] == kind == EntryKind.RESULT and stored["manifest_hash"] != content["manifest_hash"]:
             raise LogConflictError(
-                f"run {run_id} stands in the log with another manifest: entry {ended[0]} has {stored['manifest_hash']}, and "
+                f"run {run_id} is in the log with another manifest: entry {ended[0]} has {stored['manifest_hash']}, and "
                 f"this one {content['manifest_hash']}; nothing was added"
             )
         raise LogConflictError(f"run {run_id} has ended already: entry {ended[0]} says {ended[1]}")

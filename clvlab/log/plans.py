@@ -104,7 +104,7 @@ class PlanAuditor:
     def _opened(self, index: int, entry: OpeningEntry) -> str | None:
         name, plan = entry.plan_id, self.plans.get(entry.plan_id)
         if plan is None or plan.index != entry.plan_index:
-            return f"entry {index} opens plan {name[:80]!a} of entry {entry.plan_index}, which is no such plan before it"
+            return f"entry {index} opens plan {name[:80]!a} of entry {entry.plan_index}, which is not that plan's earlier entry"
         if not HASH.fullmatch(entry.trial):
             return f"entry {index} opens plan {name[:80]!a} for no configuration: {entry.trial[:80]!a}"
         again, same = bool(plan.openings), [known for known, trial in plan.openings.items() if trial == entry.trial]

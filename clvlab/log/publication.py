@@ -1,7 +1,7 @@
 """The newest published checkpoint of a log, kept outside its database, and the limits of a log that lacks it.
 
-A checkpoint is in the file before it is published. So even after a restored backup, the file has every checkpoint that others
-may know.
+A checkpoint is in the file before it is published. So the file has every checkpoint that others may know, even after a
+backup was restored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clvlab.proof.canonical import parsed
 
 _MAX_BYTES = 1 << 20
 _LOCK_S = 5.0
-_NEXT = "nothing is appended and no checkpoint signed until that is mended, or the operator says 'clvlab log restart'"
+_NEXT = "nothing is appended and no checkpoint signed until this is fixed, or the operator runs 'clvlab log restart'"
 
 
 def notes_of(content: bytes) -> list[str]:
@@ -29,7 +29,7 @@ def notes_of(content: bytes) -> list[str]:
         return [content.decode(errors="replace")]
     try:
         notes = parsed(content)["checkpoints"]
-        return [note for note in notes if "\n\n" in note]  # an older witness kept them without signatures
+        return [note for note in notes if "\n\n" in note]  # an older witness stored them without signatures
     except (EvidenceError, KeyError, TypeError) as error:
         raise LogError(f"neither a checkpoint nor the state of a witness: {error!r}") from error
 
@@ -38,8 +38,8 @@ def notes_of(content: bytes) -> list[str]:
 class Publication:
     """Published state of a log, as known outside its database.
 
-    ``file`` holds the newest checkpoint. Without it, only checkpoints from ``hear`` count. ``key`` is for a log that was never
-    restarted.
+    ``file`` holds the newest checkpoint. Without a file, only checkpoints from ``hear`` count. ``key`` is for a log that was
+    never restarted.
     """
 
     file: Path | None = None

@@ -33,7 +33,7 @@ class RestartRecord:
         try:
             entry = read_entry(data)
         except EvidenceError as error:
-            raise LogError(f"entry {index} is no restart: {error}") from error
+            raise LogError(f"entry {index} is not a restart: {error}") from error
         if not isinstance(entry, Restart):
             raise LogError(f"entry {index} is no restart")
         before, key = checkpoint(open_note(entry.before)[0]), Verifier.parse(entry.log)
@@ -104,7 +104,7 @@ def restart(rows: LogRows, notes: Sequence[str], signer: Signer, ts_ms: int) -> 
         raise LogError(f"the checkpoint is of {last.origin!r}, and this log is {history[-1].key.name!r}")
     misfits = [state for state in found.values() if state.size > size or tree_root(rows, state.size) != state.root]
     if not misfits:
-        raise LogError(f"nothing is to be restarted: the log's {size} entries extend the {last.size} of the checkpoint")
+        raise LogError(f"there is nothing to restart: the log's {size} entries extend the {last.size} of the checkpoint")
     _require_new(signer, before, last, history)
     kept = size if all(state.size > size for state in misfits) else 0
     content = {"before": before, "kept": kept, "kind": EntryKind.RESTART.value, "log": str(signer.verifier)}

@@ -63,7 +63,7 @@ def inclusion(nodes: Nodes, index: int, size: int) -> list[bytes]:
 def consistency(nodes: Nodes, first: int, second: int) -> list[bytes]:
     """Return the proof that the tree of ``second`` leaves extends that of ``first`` (RFC 9162 2.1.4.1); empty from 0."""
     if not 0 <= first <= second:
-        raise LogError(f"a log of {second} entries is no extension of one of {first}")
+        raise LogError(f"a log of {second} entries is not an extension of one of {first}")
     if first in (0, second):
         return []
     proof: list[bytes] = []

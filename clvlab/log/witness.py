@@ -56,7 +56,7 @@ class Witness:
     def cosign(self, body: str, ts_s: int) -> str:
         """Return the signature line of a checkpoint that extends the last one.
 
-        ``LogForkError`` if the log signed two roots of one size, or the proof of extension fails. Both notes are then kept.
+        ``LogForkError`` if the log signed two roots of one size, or the proof of extension fails; both notes are then stored.
         ``LogError`` for a malformed request, an unknown or unsigned log, a size other than the last one seen, or a smaller
         tree.
         """
@@ -85,7 +85,7 @@ class Witness:
             raise LogError(f"the log {new.origin!r} shrank from {known} to {new.size} entries")
         if before is None or last is None or known == 0:
             if proof:
-                raise LogError("nothing is to be proved from an empty log")
+                raise LogError("there is nothing to prove from an empty log")
         elif not check_consistency(known, new.size, last.root, new.root, proof):
             # The sender may have sent a wrong proof about an honest log, so two notes of different sizes alone accuse no log.
             reason = f"the log {new.origin!r} forked, or the proof is wrong: nothing shows that its {new.size} entries extend"
@@ -129,7 +129,7 @@ def _read_request(body: str) -> tuple[int, list[bytes], str]:
     first, *hashes = head.split("\n")
     number = first.removeprefix("old ")
     if not blank or not first.startswith("old ") or not number.isascii() or not number.isdigit() or len(number) > 16:
-        raise LogError("no request: it must begin with 'old <size>' and hashes, and go on with an empty line and a checkpoint")
+        raise LogError("not a request: it must begin with 'old <size>' and hashes, followed by an empty line and a checkpoint")
     proof = [decode(value) for value in hashes]
     if len(proof) > _MAX_PROOF or any(len(value) != 32 for value in proof):
         raise LogError("a proof has at most 63 hashes of 32 bytes")

@@ -1,4 +1,4 @@
-"""Consensus: one price from several books, each time one of them changes its quote.
+"""Consensus: one price from several books, computed again whenever one of them changes its quote.
 
 Prices are integers here, in millionths of a millionth. The median, its ties and the rounding to basis points are therefore the
 same on every machine.
@@ -26,8 +26,8 @@ _NEVER = np.iinfo(np.int64).max
 class Consensus:
     """Rules that turn books into one price.
 
-    A market is suspended while fewer than ``min_books`` books are fresh, for ``max_age_s`` each. A book's weight is 1 unless
-    ``weights`` names another integer; a weight of 0 leaves the book out.
+    A market is suspended while fewer than ``min_books`` books are fresh; a book is fresh for ``max_age_s``. A book's weight is
+    1 unless ``weights`` names another integer; a weight of 0 leaves the book out.
     """
 
     min_books: int = 1
@@ -54,8 +54,8 @@ class Consensus:
 class BookMessages:
     """Messages of books about markets with the same number of sides, sorted by (market, ts_ms), at most one per book and time.
 
-    A price's age counts from ``seen_ms``, when the book last confirmed it. ``prob`` and
-    ``odds_milli`` have the shape (messages, sides). ``prob`` is in ``PROB_UNIT``, and a negative row withdraws the quote.
+    A price's age counts from ``seen_ms``, when the book last confirmed it. ``prob`` and ``odds_milli`` have the shape
+    (messages, sides). ``prob`` is in ``PROB_UNIT``, and a negative row withdraws the quote.
     """
 
     market: Ints
@@ -119,7 +119,7 @@ def _last_messages(messages: BookMessages, tick: Ints, market: Ints, n_books: in
 
 
 def _weighted_median(values: Ints, fresh: Flags, weights: Ints) -> Ints:
-    """Return the value at half of the weight; if half falls between two values, return their mean, halves down."""
+    """Return the value at half of the weight; if half falls between two values, return their mean, rounded down."""
     order = np.argsort(np.where(fresh, values, _NEVER), axis=1, kind="stable")
     ranked = np.take_along_axis(values, order, axis=1)
     below = np.cumsum(np.take_along_axis(np.where(fresh, weights, 0), order, axis=1), axis=1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHIELD = "\u200b"  # put before a name, because matplotlib hides names that begin with an underscore
-_INK = "#010203"  # replaced by the colour of the text around the picture
+_INK = "#010203"  # replaced by the colour of the surrounding text
 _STYLE = {
     "svg.hashsalt": "clvlab",
     "svg.fonttype": "none",
@@ -37,7 +37,7 @@ _STYLE = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
-_STYLING = RLock()  # matplotlib's settings belong to the whole process: two pictures at once would mix them up
+_STYLING = RLock()  # matplotlib's settings belong to the whole process, so two concurrent pictures would mix them up
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 
 
@@ -65,7 +65,6 @@ def _page_part(figure: Any) -> str:
 
 
 def _title(figure: Any) -> str:
-    """Return the titles of a figure, for screen readers."""
     titles = (ax.get_title(place) for ax in figure.axes for place in ("left", "center", "right"))
     return "; ".join(title for title in titles if title) or "figure"
 
@@ -98,7 +97,7 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
     with _STYLING, matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)), _letters_of_any_script():
         figure = figures.Figure(figsize=size, layout="tight")
         draw(figure.add_subplot())
-        # The layout runs once, and is then switched off: with an active layout, saving draws everything twice.
+        # The layout runs once, and is then switched off, because with an active layout, saving draws everything twice.
         figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
         return _svg_of(figure, title)
@@ -120,7 +119,7 @@ def _svg_of(figure: Any, title: str) -> Html:
 
 @contextmanager
 def _letters_of_any_script() -> Iterator[None]:
-    """Silence the warning about letters missing in matplotlib's font: they stay text in the page's fonts."""
+    """Silence the warning about letters that matplotlib's font lacks: they stay text, in the page's fonts."""
     with catch_warnings():
         filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
         yield

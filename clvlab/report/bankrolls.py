@@ -1,4 +1,4 @@
-"""The bankroll of a backtest's settled bets; it is not a score and ranks no agent."""
+"""The bankroll of a backtest's settled bets; it is not a score and does not rank agents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HALF_KELLY = Staking()
 _KEY = ["fixture_id", "market_key", "side"]
 _READING = (
-    "A bankroll is no score and ranks nothing: it is one draw of luck, staked in one of many ways. The fan draws fixtures "
+    "A bankroll is not a score and does not rank: it is one draw of luck, staked in one of many ways. The fan draws fixtures "
     "again from those that were played: it shows luck around what came out, and knows no other edge than theirs."
 )
 
@@ -214,7 +214,7 @@ def _settled_bets(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_close_ms(sheet: Sheet, fold: list[int]) -> int:
-    """Return the last close of a training fold, before which its edge is not known."""
+    """Return the last close of a training fold; its edge is known only after it."""
     return int(sheet.source.evidence.closes.filter(pl.col("fixture_id").is_in(fold))["close_ts_ms"].fill_null(0).sort()[-1])
 
 

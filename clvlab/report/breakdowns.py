@@ -50,8 +50,8 @@ def scored_decisions(backtest: Run) -> pl.DataFrame:
     -------
     pl.DataFrame
         ``seq, fixture_id, tick_seq, market_key, side, entry_prob_bps, close_prob_bps, odds_milli, clv_bps, edge_bps, stake``;
-        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, where the ratio is ``None`` for an
-        entry probability of 0; ``to_close_s`` from decision to close and ``closing_age_s`` of the closing message, in seconds;
+        ``close_ts_ms`` of the fixture; ``edge_pct`` and ``price_ratio_pct`` in percent, and the ratio is ``None`` for an entry
+        probability of 0; ``to_close_s`` from decision to close, and ``closing_age_s`` of the closing message, in seconds;
         ``confidence`` 0..1; ``in_gap``, whether a gap of the capture touches entry or close; ``at_close``, whether the entry
         is at the closing message.
     """
@@ -171,8 +171,8 @@ CLOSES: Schema = {
     "difference_bps": pl.Float64, "difference_low": pl.Float64, "difference_high": pl.Float64, "opposite": pl.Float64,
 }  # fmt: skip
 
-# Prices of each book at the decisions: how often it had a price, how often the best one, how far it was behind the best, and
-# the value of its price at the closing probability of the consensus, in percent.
+# Prices of each book at the decisions: how often it had a price, how often it had the best one, how far it was behind the
+# best, and the value of its price at the closing probability of the consensus, in percent.
 ON_OFFER: Schema = {
     "book": pl.String, "quoted": pl.Float64, "best": pl.Float64, "behind_best_pct": pl.Float64, "n": pl.Int64,
     "mean_edge_pct": pl.Float64, "low": pl.Float64, "high": pl.Float64,
@@ -190,7 +190,7 @@ def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
     pl.DataFrame
         (source, fixture_id, tick_seq, market_key, side, clv_bps, entry_prob_bps, close_prob_bps, odds_milli): a row for each
         decision and source. CLV and closing probability are ``None`` for unscored decisions and entries at the closing
-        message; probability and odds at entry are ``None`` if the source had none.
+        message. Probability and odds at entry are ``None`` if the source had none.
     """
     decided = backtest.evidence.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
     named = decided.with_columns(confidence=pl.lit(None, pl.Float64)).select(

@@ -97,7 +97,7 @@ class AuditReport(Exportable):
             return facts
         return facts | {
             "fixtures drawn blindly": f"{len(self.blind.fixture_ids):,} of {self.blind.of:,}",
-            "gained in fewer fixtures": "not bounded: what was left out may have lost anything",
+            "gained in fewer fixtures": "not bounded: fixtures that were left out may have lost any amount",
             "attempts": "not counted" if self.blind.attempts is None else self.blind.attempts,
         }
 
@@ -206,7 +206,7 @@ class Report(dict[str, Any], Exportable):
         return card("report.html", self.title, report=self, figures=figures, facts=self.facts())
 
     def facts(self) -> dict[str, object]:
-        """Return the collapsed facts of a card, which are all facts but means and reasons."""
+        """Return the collapsed facts of a card: all facts but means and reasons."""
         facts: dict[str, object] = {
             "mean CLV as the law ranks": mean_clv(self["metrics"]["avg_clv_bps"]),
             "fixtures": self["n_fixtures"],
@@ -239,7 +239,7 @@ def pack_card(pack: StoredPack, found: Quality | None) -> Html:
 
 
 def quality_of(pack: StoredPack) -> Quality | None:
-    """Return the quality of a pack without an import report; `None` if it is large, remote, or held out."""
+    """Return the quality of a pack without an import report; `None` if it is large or remote, or has held-out fixtures."""
     rows = sum(fixture.rows for fixture in pack.manifest.fixtures)
     if pack.verification or pack.held_out or not 0 < rows <= _MOST_ROWS:
         return None
@@ -253,12 +253,12 @@ def _sentence(pack: StoredPack, kickoffs: int) -> str:
     made = {
         "synthetic": "made by a generator: its figures say nothing about a real market",
         "genuine": f"labelled a provider's capture, {pack.grade}",
-        "imported": "imported: whose odds they are is the importer's word",
+        "imported": "imported: only the importer vouches for their source",
     }.get(pack.provenance.partition("-")[0], "of unknown origin")
     summary = f"{words.counted(count, 'fixture')}, {made}"
     without = "" if kickoffs == count else f"; {count - kickoffs:,} without a kickoff"
     held = f"; {len(pack.held_out):,} held out by a plan" if pack.held_out else ""
-    unsure = f"; {len(pack.doubtful):,} of which nothing tells whether a plan holds them out" if pack.doubtful else ""
+    unsure = f"; {len(pack.doubtful):,} that a plan may hold out, which is unknown" if pack.doubtful else ""
     return f"{summary}{without}{held}{unsure}."
 
 
@@ -303,7 +303,6 @@ def _median(spread: Spread | None, size: float, unit: str, digits: int) -> str:
 
 
 def _fixtures(pack: StoredPack) -> pl.DataFrame:
-    """Return the first fixtures in readable form."""
     return pack.fixtures.head(_MAX_FIXTURES).select(
         pl.col("fixture_id").cast(pl.String).alias("fixture"),
         "names",

@@ -12,7 +12,7 @@ from clvlab.statistics import BoundedClusters, Estimate, effective_clusters, mea
 from clvlab.statistics.measures import MEASURES, counted, without_close
 
 MIN_EFFECTIVE = 10
-MAX_SKEWNESS = 0.12  # of a mean: with this skewness, an error rate of 5 % on one side may be 7 %
+MAX_SKEWNESS = 0.12  # of a mean: beyond it, an error rate of 5 % on one side may be 7 %
 _SIDES = {
     False: "to losses larger than gains, seen or possible: without an edge the mean comes out above zero more often than its "
     "interval and p-value say",
@@ -73,7 +73,7 @@ def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) 
     skewness = mean_skewness(clusters)
     found = [
         f"{rough.size:,} of {skewness.size:,} points are skewed {_SIDES[above]} (skewness of the mean up to "
-        f"{rough[np.abs(rough).argmax()]:+.2f}); p_family allows for losses that nobody saw"
+        f"{rough[np.abs(rough).argmax()]:+.2f}); p_family allows for unseen losses"
         for above, rough in ((False, skewness[skewness < -MAX_SKEWNESS]), (True, skewness[skewness > MAX_SKEWNESS]))
         if rough.size
     ]
@@ -89,17 +89,15 @@ def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) 
 
 
 def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:
-    """Warn of decisions without a close."""
     if gone <= _MOST_GONE * count:
         return []
     return [
         f"{gone:,} of {count:,} {what} have no close: their market or line was gone or suspended by then. Means and p-values "
-        "leave them out; where prices that fell are taken down, what is left looks good without an edge"
+        "leave them out; if fallen prices are taken down, the rest looks good without an edge"
     ]
 
 
 def _impossible(decisions: pl.DataFrame, closes: pl.DataFrame) -> list[str]:
-    """Warn of decisions whose entry or close has an impossible overround."""
     odds = pl.element().struct.field("odds_milli")
     quoted = (pl.col("sides").list.len() > 1) & ~pl.col("sides").list.eval(odds.is_null()).list.any()
     margin = pl.col("sides").list.eval(1000 / odds).list.sum() - 1

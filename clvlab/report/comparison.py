@@ -150,11 +150,11 @@ class Comparison(Exportable):
         if len(set(closes)) == 1:
             return ""
         each = ", ".join(f"{name} by {close}" for name, close in zip(self.names, closes, strict=True))
-        return f"The yardsticks differ: {each}; what differs may be the closes."
+        return f"The yardsticks differ: {each}; only the closes may differ."
 
     @cached_property
     def overlap(self) -> pl.DataFrame:
-        """One row per pair: positions (tick, market and side) of both, of only one, and the shared percentage."""
+        """One row per pair: positions (tick, market and side) of both, positions of only one, and the shared percentage."""
         keys = [source.scores.drop_nulls(["market_key", "side"]).select(_KEY).unique() for source in self.sources]
         rows = []
         for a, b in combinations(range(len(keys)), 2):
@@ -208,7 +208,8 @@ class Comparison(Exportable):
         if len(rows) == 1:
             other, row = self.names[1], rows[0]
             words = Phrases(
-                f"{other} is ahead of {first}", f"{other} is behind {first}", f"{other} less {first} can't be told from zero",
+                f"{other} is ahead of {first}", f"{other} is behind {first}",
+                f"{other} less {first} is indistinguishable from zero",
                 f"{other} and {first} have no scored fixture in common",
             )  # fmt: skip
             return verdict(
@@ -224,7 +225,6 @@ class Comparison(Exportable):
 
 
 def _closing(source: Run) -> str:
-    """Return the rule of the close in words."""
     window = source.started["window"]
     ends = window["end_rule"] if window["duration_s"] is None else f"{window['end_rule']} of {window['duration_s']} s"
     age = f", at most {window['max_close_age_s']} s old" if "max_close_age_s" in window else ""
@@ -251,7 +251,7 @@ _RANKING = ("rank", "agent_id", "mean_clv_bps", "action_count", "fixtures", "tot
 
 @dataclass(frozen=True)
 class Leaderboard(Exportable):
-    """Backtests ranked by mean CLV, and sorted by this or another mean; made by ``clvlab.leaderboard()``."""
+    """Backtests with ranks by mean CLV, sorted by this or another mean; made by ``clvlab.leaderboard()``."""
 
     sources: tuple[Run, ...]
     by: str = "clv"
@@ -286,13 +286,13 @@ class Leaderboard(Exportable):
 
     @property
     def _firm(self) -> pl.DataFrame:
-        """Rows of agents that can't hold the past."""
+        """Rows of agents that can't contain past prices."""
         return self.frame.remove("hindsight_possible")
 
     def card(self, title: str, *, checks: Mapping[str, str] | None = None, folded: Sequence[Mapping[str, object]] = ()) -> Html:
         """Show the verdict on the first agent, a forest of all, and the collapsed ranking.
 
-        Agents that may hold the past have a separate forest, without a verdict.
+        Agents that may contain past prices have a separate forest, without a verdict.
 
         Parameters
         ----------
@@ -319,13 +319,12 @@ class Leaderboard(Exportable):
         )
 
     def _verdict(self) -> Verdict:
-        """Return the verdict on the first agent that can't hold the past."""
         measure, rows = measure_of(self.by), self._firm
         first = rows.row(0, named=True)
         name = first["agent_id"]
         words = Phrases(
-            f"{name} stands first, above zero", f"{name} stands first, below zero",
-            f"{name} stands first, not distinguishable from zero", f"{name} stands first: nothing was scored",
+            f"{name} is first, above zero", f"{name} is first, below zero",
+            f"{name} is first, not distinguishable from zero", f"{name} is first: nothing was scored",
         )  # fmt: skip
         best = f"the best of {rows.height} looks better than it is" if rows.height > 1 else SEARCH
         return verdict(

@@ -1,4 +1,4 @@
-"""The common base of results: data under ``.frame``, and files of it."""
+"""The common base of results: data under ``.frame``, and export to files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clvlab.report.html import Html, page
 
 
 def optional(library: str, what: str) -> Any:
-    """Import an optional library; refuse with what it is for."""
+    """Import an optional library; the error for a missing one says what it is for."""
     try:
         return import_module(library)
     except ImportError as error:
@@ -33,7 +33,6 @@ def check_settings(level: float, seed: int = 0, **counts: int) -> None:
 
 
 def _writable(path: object) -> Path:
-    """Return the path of a file in a folder that exists."""
     if not isinstance(path, str | Path):
         raise FileError(f"a file is named by its path, such as 'result.csv', not {path!r:.80}")
     found = Path(path)

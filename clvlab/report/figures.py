@@ -30,9 +30,9 @@ from clvlab.statistics.measures import MEASURES
 from clvlab.statistics.permutation import PermutationResult
 from clvlab.words import counted, interval
 
-# Settled profit of a backtest, where a pack has results.
+# Settled profit of a backtest, if a pack has results.
 #
-# Results are apart from the ticks: no agent sees them, the law does not score them, and they do not rank.
+# Results are stored apart from the ticks: no agent sees them, the law does not score them, and they do not affect ranks.
 
 
 PERCENT = "%"
@@ -164,7 +164,7 @@ def _by_stake(frame: pl.DataFrame) -> Clusters:
 
 
 class Sheet(Protocol):
-    """A ``TearSheet``."""
+    """A ``TearSheet``, as far as figures need it."""
 
     @property
     def source(self) -> Run: ...
@@ -314,16 +314,16 @@ def _span(low: float | None, high: float | None) -> str:
 MEANINGS: Mapping[str, str] = {
     **{f"mean {one.title}": one.question for one in MEASURES.values()},
     "median CLV": "did it do so for the decision in the middle",
-    "mean CLV with entries at the closing message": "what the law says, which counts those too",
+    "mean CLV with entries at the closing message": "what the law says, with these entries",
     "t, clustered by fixture": "how many standard errors the mean lies above zero",
     "degrees of freedom of it": "how well that error is known",
-    "t, as if decisions were independent": "how far one is misled who counts decisions",
+    "t, as if decisions were independent": "how misleading a count of decisions is",
     "t of the edge, clustered by fixture": "how many standard errors the edge lies above zero",
     "one-sided p of t": "how often chance alone gives a t as high",
     "one-sided p of the edge's t": "how often chance alone gives that t as high",
-    "two-sided p of sign flips by fixture": "could a coin decide the sign of each fixture and do as well",
-    "two-sided p of sign flips, edge": "could a coin do as well for the edge",
-    "effective fixtures": "how many fixtures of one size are spread as evenly",
+    "two-sided p of sign flips by fixture": "would random signs of the fixtures do as well",
+    "two-sided p of sign flips, edge": "would random signs do as well for the edge",
+    "effective fixtures": "how many equally large fixtures hold as much information",
     "design effect": "how much is lost by decisions that share a fixture",
     "effective sample size": "how many independent decisions would say as much",
     "beat the close, of those that moved": "how often, whatever the size of the move",
@@ -332,13 +332,13 @@ MEANINGS: Mapping[str, str] = {
     "one-sided p of the choice of fixture and side": "is it my choice of fixture and side",
     "value of acting now": "what waiting would have cost",
     "one-sided p of acting now, no test of skill": "how often waiting does as well; rough",
-    "largest fall of the cumulative CLV": "how long a bad stretch there was, in order of decisions",
-    "share of the five best fixtures in the total": "how much hangs on a few matches",
+    "largest fall of the cumulative CLV": "how bad the worst stretch was, in order of decisions",
+    "share of the five best fixtures in the total": "how much depends on a few matches",
     "mean CLV without them": "what is left without these matches",
     "settled decisions with a price": "how many bets have a result",
     "settled profit, flat stake": "what was won, by luck and skill together",
     "return on investment, flat stake": "the same, for each unit of stake",
-    "return that the close expected of them": "what of that was to be expected",
+    "return that the close expected of them": "how much of that was to be expected",
     "settled profit, stakes asked for": "what was won at the stakes of the agent",
     "return on investment, stakes asked for": "the same, for each unit of stake",
     "Brier score of the close against results": "does the close forecast well; lower is better",

@@ -28,7 +28,7 @@ class Html(Markup):
 
 
 def visible(value: Any) -> Any:
-    r"""Return a text in which the code point replaces each character that is invisible or reorders the line.
+    r"""Return a text in which code points replace the characters that are invisible or reorder the line.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def escape_text(text: str) -> Html:
 
 
 def unbroken(text: str) -> str:
-    """Return a text whose units stay on the line of their numbers."""
+    """Return a text in which each unit stays on the line of its number."""
     return sub(r"(?<=\d) (?=%|bps)", "\u00a0", text)
 
 
@@ -75,7 +75,7 @@ def numeric(rows: Sequence[Sequence[object]], columns: int) -> list[bool]:
 
 
 def hide_pictures(content: str) -> Html:
-    """Hide pictures unless a style shows them, because an untrusted notebook would show only their letters."""
+    """Hide pictures unless a style shows them; of a picture, an untrusted notebook would show only the letters."""
     depth = 0
 
     def frame(tag: Match[str]) -> str:

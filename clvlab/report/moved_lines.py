@@ -35,8 +35,8 @@ MOVED_LINES: Schema = {
     "close_ts_ms": pl.Int64,
 }
 APART = (
-    "These decisions are on lines that were not quoted any more when their fixture closed. The law does not score them, "
-    "and no figure but these counts them: they are not part of the mean CLV."
+    "These decisions are on lines that were no longer quoted when their fixture closed. The law does not score them, "
+    "and only these figures count them: they are not part of the mean CLV."
 )
 TapeOf = Callable[[list[int]], Tape]
 _REASONS = (Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_STALE)
@@ -54,7 +54,7 @@ def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf,
     Returns
     -------
     pl.DataFrame
-        ``MOVED_LINES``: decisions with a price by the rule, entered before the window's horizon.
+        ``MOVED_LINES``: decisions that the rule can price, entered before the window's horizon.
     """
     rows = _without_close(scores)
     lines = {key: market for key in rows["market_key"].unique() if (market := _of_score(key)) and market.kind in FIRST_ROLES}
@@ -76,7 +76,7 @@ def _without_close(scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_score(market_key: str, sides: Iterable[str] = ()) -> Market | None:
-    """Return a market on the score of both sides; `None` for any other market."""
+    """Return a market that both sides' score settles; `None` for any other market."""
     market = Market.parse(market_key, sides)
     return None if isinstance(market, UnreadKey) or market.of or market.stat else market
 

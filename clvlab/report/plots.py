@@ -43,7 +43,7 @@ class Plots:
             yield name.replace("_", " "), getattr(self, name)
 
     def svgs(self) -> list[Html]:
-        """Draw all pictures as SVG elements, while a thread moves decisions outside the interpreter's lock."""
+        """Draw all pictures as SVG elements; at the same time a thread moves decisions, outside the interpreter's lock."""
         drawings, sheet = dict(self.drawings()), self._sheet
         with ThreadPoolExecutor(1) as pool:
             moved = pool.submit(lambda: (sheet.permutation, sheet.delay))
@@ -189,7 +189,7 @@ class Plots:
 
 
 def _places(size: int) -> tuple[Any, int]:
-    """Return the number of the last decision at each point of a long line, from 1, and the decisions per point."""
+    """Return the number of the last decision at each point of a long line, counted from 1, and the decisions per point."""
     width = -(-size // _MOST_POINTS) or 1
     return np.minimum(np.arange(0, size, width) + width, size), width
 

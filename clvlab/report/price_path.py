@@ -72,7 +72,7 @@ def draw_slopes(slopes: pl.DataFrame, leg: str, title: str, ax: Any) -> Any:
 
 ALL = "all markets"
 _MOST_MARKETS = 12
-_ROUGH_BELOW = 80  # fixtures: with fewer, a test at .05 rejects fair prices more often
+_ROUGH_BELOW = 80  # number of fixtures; below it, a test at .05 rejects fair prices more often
 _READING = (
     "A slope is 0 where prices are fair. Opening: above 0, favourites shorten. Close: above 0, favourites win more often than "
     "the close says. Reversal: below 0, results take back part of what prices moved before the close, because prices went too "
@@ -163,7 +163,7 @@ class PricePath(Exportable):
         text = _slopes(apart if apart.height else rows)
         fixtures = f"over {counted(self.points['fixture_id'].n_unique(), 'fixture')}"
         if apart.is_empty():
-            return Verdict(f"No slope can be told from that of fair prices, 0: {text}, {fixtures}.", Tone.UNCLEAR)
+            return Verdict(f"No slope can be distinguished from 0, the slope of fair prices: {text}, {fixtures}.", Tone.UNCLEAR)
         return Verdict(f"Prices are not fair on their way: {text}, {fixtures}.", Tone.NOTHING)
 
     @property

@@ -152,7 +152,7 @@ class Difference:
         words = Phrases(
             f"{other} is ahead of {first}",
             f"{other} is behind {first}",
-            f"{other} and {first} can't be told apart",
+            f"{other} and {first} can't be distinguished",
             f"{other} and {first} have no scored fixture in common",
         )
         return verdict(self.difference, self.low, self.high, fixtures=self.fixtures, wording=words, caveat="")

@@ -128,7 +128,7 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
     --------
     >>> points = pl.DataFrame({"p_alone": [0.01, 0.2], "p_family": [0.19, 1.0]})
     >>> sweep_verdict(points, 24, 0.05).sentence
-    'No point stays above zero when all 24 trials are counted (best p .19); taken alone 1 would.'
+    'No point stays above zero when all 24 trials are counted (best p .19); uncorrected, 1 would.'
     """
     known = frame.drop_nulls("p_family")
     if known.is_empty():
@@ -141,9 +141,9 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
     if left:
         verb = "stays" if left == 1 else "stay"
         return Verdict(
-            f"{left:,} of {frame.height:,} points {verb} above zero {counted}; taken alone {alone:,} would.", Tone.BEATS
+            f"{left:,} of {frame.height:,} points {verb} above zero {counted}; uncorrected, {alone:,} would.", Tone.BEATS
         )
-    return Verdict(f"No point stays above zero {counted}; taken alone {alone:,} would.", Tone.UNCLEAR)
+    return Verdict(f"No point stays above zero {counted}; uncorrected, {alone:,} would.", Tone.UNCLEAR)
 
 
 def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, alpha: float) -> Html:
@@ -177,8 +177,8 @@ _MAX_ROWS = 10
 _STABLE, _WORTHLESS = 0.1, 0.45
 _READING = (
     "PBO near one half: the choice among these points is worth nothing, though all of them may be good or bad. Near 0 the same "
-    "points stay good. The slope leans below zero by construction, because what one half has the other lacks. Halves of one "
-    "sample share its luck: PBO is no p-value."
+    "points stay good. The slope leans below zero by construction, because both halves share one total. Halves of one "
+    "sample share its luck: PBO is not a p-value."
 )
 
 
@@ -356,7 +356,7 @@ class HonestSearch:
         spelt = verdict_of(clv, wording=words, caveat="")
         if not passed and spelt.tone is Tone.BEATS:
             alone = spelt.sentence.partition(": ")[2].rstrip(".")
-            return Verdict(f"{words.around}: {alone} taken alone, but {chance}.", Tone.UNCLEAR)
+            return Verdict(f"{words.around}: {alone} uncorrected, but {chance}.", Tone.UNCLEAR)
         return Verdict(f"{spelt.sentence.rstrip('.')}, {chance}.", spelt.tone)
 
     def facts(self) -> Mapping[str, object]:

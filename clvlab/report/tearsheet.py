@@ -132,7 +132,6 @@ def _value(row: Figure) -> tuple[str | None, str]:
 
 
 def _rows_of(name: str, table: pl.DataFrame) -> Sequence[object]:
-    """Return the rows of a breakdown for the template."""
     if name == "closes":
         return _with_pictures(table)
     return table.rows(named=True) if name == "on_offer" else _in_words(name, table)

@@ -79,7 +79,7 @@ def card_causality(agent: AgentIdentity) -> str:
 
 
 def knowledge(source_mode: str) -> Knowledge:
-    """Return, without a log, whether prices were known at decision time: only a live run decides before they are."""
+    """Return, without a log, whether prices were known at decision time; only a live run decides before they are known."""
     return Knowledge.LIVE if source_mode == SourceMode.LIVE else Knowledge.HISTORY
 
 

@@ -34,8 +34,8 @@ ABANDONED = "failed"
 class Commitment:
     """Commitment to a run. ``index`` is its log entry, or ``None`` without a log.
 
-    ``drawing`` lets the log draw an agent's audit from the agent's id and a hash of its answers. It is ``None`` outside the
-    log's process.
+    ``drawing`` is a function by which the log draws an agent's audit, from the agent's id and a hash of its answers. It is
+    ``None`` outside the log's process.
     """
 
     run_id: str
@@ -111,7 +111,7 @@ def lifecycle(
     make: Callable[[Commitment | None], Run],
     is_left: Callable[[ClvlabError], bool] = lambda error: False,  # noqa: ARG005
 ) -> Run:
-    """Commit to a run, make it, and keep it. After an interrupt, or an error that ``is_left``, it can be continued."""
+    """Commit to a run, make it, and store it. After an interrupt, or an error that ``is_left``, it can be continued."""
     commitment = recorder.commit(spec)
     try:
         made = make(commitment)
@@ -168,7 +168,7 @@ def execute_all(
     recorder_of: Callable[[ReplaySpec], Recorder[ReplaySpec]] = lambda spec: NOWHERE,  # noqa: ARG005
     executor: Executor | None = None,
 ) -> Iterator[Run]:
-    """Yield runs in order. Each run is committed to first and kept last. An error abandons the runs not yet kept."""
+    """Yield runs in order. Commitments come first and storing last. An error abandons the runs not yet stored."""
     waiting: deque[tuple[ReplaySpec, Recorder[ReplaySpec]]] = deque()
 
     def tasks() -> Iterator[_Task]:

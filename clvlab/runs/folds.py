@@ -95,7 +95,7 @@ def hold_out_of(
         known = set(ids)
         strange = [one for one in hold_out if type(one) is not int or one not in known]
         if strange:
-            raise StatisticsError(f"fixture {strange[0]!r} can't be held out: it is not one of those that are searched over")
+            raise StatisticsError(f"fixture {strange[0]!r} can't be held out: the search does not cover it")
         held = set(hold_out)
     elif isinstance(hold_out, bool) or not isinstance(hold_out, int | float) or not 0 < hold_out < 1:
         raise StatisticsError(f"hold_out is a share of the fixtures between 0 and 1, or a list of them, not {hold_out!r:.80}")
@@ -113,8 +113,8 @@ def hold_out_of(
     return tuple(sorted(held))
 
 
-# One run from the decisions on each fold, by an agent that was chosen on earlier folds. The law scores it; it is labelled as
-# not audited.
+# One run from the decisions on each fold, each by an agent that was chosen on earlier folds. The law scores this run; its label
+# says that it was not audited.
 
 
 AGENT_ID = "walk-forward"

@@ -38,9 +38,9 @@ def in_gap(
 ) -> pl.Series:
     """Return a Boolean per decision: whether a gap touches its entry or close.
 
-    A gap touches an entry if it overlaps the time from the state acted on to the decision. It touches a close if it overlaps
-    the time from the closing state to the close. In either case the price may have changed unseen. A gap that names no market,
-    or a market outside ``markets``, concerns all markets.
+    A gap touches an entry if it overlaps the time from the used state to the decision. It touches a close if it overlaps the
+    time from the closing state to the close. In both cases the price may have changed unseen. A gap without a market, or with
+    a market outside ``markets``, concerns all markets.
 
     Examples
     --------
@@ -138,8 +138,8 @@ def unscored(scores: pl.DataFrame, at_close: pl.Series, started: RunStarted, pac
 
 def _all_at_close(count: int) -> str:
     return (
-        f"all {counted(count, 'decision')} that are scored were made at the closing message of their market, where a CLV is 0 "
-        "by itself: means leave them out; decide before the market's last message"
+        f"all {counted(count, 'decision')} that are scored were made at the closing message of their market, where a CLV is "
+        "always 0: means leave them out; decide before the market's last message"
     )
 
 

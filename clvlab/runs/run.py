@@ -52,7 +52,7 @@ class Run:
     receipts
         Receipts of the paper venue, one a line. They are not evidence and are never scored.
     packs
-        Packs to search, once, for the run's own pack.
+        Packs among which the run's own pack is searched once.
     anchor
         Recorded anchor; ``None`` without one.
     causes
@@ -330,7 +330,7 @@ def _policy(policy_hash: str, decisions: pl.DataFrame) -> PolicySummary:
 
 
 def _old_closes(scored: pl.DataFrame) -> list[str]:
-    """Return a warning where more than a tenth of the scored decisions have an old close."""
+    """Return a warning if more than a tenth of the scored decisions have an old close."""
     age_ms = pl.col("closing_age_ms")
     count, old, oldest_ms = scored.select(pl.len(), old=(age_ms > _OLD_CLOSE_MS).sum(), oldest=age_ms.max()).row(0)
     if 10 * old <= count:
@@ -367,5 +367,5 @@ def reopen(pack: Pack, sealed: SealedRun, receipts: bytes = b"") -> Run:
     run = Run(sealed, receipts, [pack])
     if run.evidence.content_hash != pack.content_hash:
         raise PackTamperedError(f"the pack of {sealed.run_id}", run.content_hash, pack.content_hash)
-    read_receipts(receipts)  # a page that is made of the run says nothing of its checks
+    read_receipts(receipts)  # a page made from the run says nothing about its checks
     return run

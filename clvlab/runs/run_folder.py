@@ -1,4 +1,4 @@
-"""Runs in folders: keep, read, show, anchor, verify."""
+"""Runs in folders: store, read, show, anchor, verify."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class FolderRecorder:
                 except LogConflictError as error:
                     held = held_of(run.events)
                     raise LogConflictError(
-                        f"{error}, and this one is kept in {str(folder)!r}. Here the system held {held} of its agents' "
-                        "processes: where it holds more or less, the same run has other evidence"
+                        f"{error}, and this one is kept in {str(folder)!r}. Here the system restricted {held} of its agents' "
+                        "processes: with other restrictions, the same run has other evidence"
                     ) from error
 
     def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  a folder keeps no cause
@@ -114,7 +114,7 @@ def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
     """Anchor a stored run once, and keep the record in its folder; ``AnchorUnavailableError`` if a later retry is safe."""
     run = read_run(path)
     if not verify(run, read_receipts(path)).passed:
-        raise AnchorError(f"run {run.run_id} does not verify: only what holds is anchored")
+        raise AnchorError(f"run {run.run_id} does not verify: only runs that verify are anchored")
     chosen = anchorer_of(settings, FolderRecords(path))
     if not chosen.enabled:
         raise AnchorError(f"anchoring needs CLVLAB_ANCHOR_KEYPAIR and CLVLAB_ANCHOR_RPC_URL ({command('devchain')} shows how)")

@@ -83,7 +83,7 @@ def _lines(events: bytes) -> pa.Array:
 class PackTables(dict[str, Path]):
     """A table in Parquet files of one schema, by pack id, which becomes its first column.
 
-    ``without`` lists fixtures of a pack that the table leaves out.
+    ``without`` lists, by pack, the fixtures that the table leaves out.
     """
 
     def __init__(self, files: Mapping[str, Path], without: Mapping[str, tuple[int, ...]] | None = None) -> None:
@@ -129,7 +129,7 @@ def _check_reads(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
 
 
 def _add(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
-    """Register a table; Polars scans files, because DuckDB could otherwise write where it may read."""
+    """Register a table. Polars scans files, because a DuckDB that may read files could also write them."""
     if isinstance(table, pl.DataFrame):
         connection.register(name, table)
         return

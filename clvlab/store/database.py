@@ -120,7 +120,7 @@ class Database:
         place = _MEMORY if url is None else database_url(url)
         self.place = public_text(place)
         self._engine = _engine(place, waits or Waits())
-        self._release = weakref.finalize(self, self._engine.dispose)  # for a database that was not closed
+        self._release = weakref.finalize(self, self._engine.dispose)  # for a database that nobody closed
         self._release.atexit = False
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
         self._on_subject: Callable[[str], None] = lambda subject: None  # noqa: ARG005
@@ -276,7 +276,7 @@ def _configure_to_read(connection: sqlite3.Connection, record: object) -> None: 
 
 
 def _begin(connection: Connection) -> None:
-    # A transaction that reads first and writes later could not wait for another writer: it would fail with "locked".
+    # A transaction that reads first and writes later could not wait for another writer, and would fail with "locked".
     immediate = connection.get_execution_options().get(_IMMEDIATE)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
@@ -309,7 +309,7 @@ def database_to_read(url: str) -> Database:
     Raises
     ------
     StoreUnreachableError
-        The database can't be read, or has a write-ahead log, which can be merged only where the database is writable.
+        The database can't be read, or has a write-ahead log, and only a writable database can merge that.
     StoreError
         The database can't be written, and has an older schema.
     """

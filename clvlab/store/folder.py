@@ -1,8 +1,8 @@
 """A sealed run as a folder: ``events.jsonl``, ``scores.jsonl`` and ``manifest.json``.
 
-The seal does not cover two further files: ``receipts.jsonl`` has receipts of venues, and ``view.json`` has the derivation of a
-derived pack, whose content hash is sealed. ``sha256sum events.jsonl`` prints the evidence hash and ``sha256sum manifest.json``
-the manifest hash.
+The seal does not cover two further files. ``receipts.jsonl`` has receipts of venues. ``view.json`` has the derivation of a
+derived pack; the pack's content hash is sealed. ``sha256sum events.jsonl`` prints the evidence hash and
+``sha256sum manifest.json`` the manifest hash.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _same(run: SealedRun, target: Path) -> Path:
     stored = read_run(target)
     if (stored.events, stored.scores, stored.manifest) != (run.events, run.scores, run.manifest):
         there, here = held_of(stored.events), held_of(run.events)
-        why = "" if there == here else f"there the system held {there} of its agents' processes, and here {here}"
+        why = "" if there == here else f"there the system restricted {there} of its agents' processes, and here {here}"
         raise RunConflictError(run.run_id, stored.manifest_hash, run.manifest_hash, why)
     return target
 

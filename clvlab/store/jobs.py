@@ -43,7 +43,7 @@ class JobPayload(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed job; ``attempt`` is its fencing token, ``postponed`` counts attempts that ended with a reason to retry."""
+    """A claimed job. ``attempt`` is its fencing token; ``postponed`` counts attempts that ended with a reason to retry."""
 
     job_id: int
     kind: str
@@ -74,7 +74,7 @@ def claim(
     """Lease a free job of these kinds that was queued ``waited_ms`` ago, of one run or of any.
 
     Owners take turns, so that no owner waits for all jobs of another. Of one owner's jobs the oldest is next. A job is free
-    once its lease has run out. It is also free if its lease starts in the future: then the clock was set back, and the lease
+    when its lease has expired. It is also free if its lease starts in the future: the clock was then set back, and the lease
     might never end.
     """
     expired = or_(jobs.c.lease_until_ts_ms + _rest_ms() <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
@@ -119,10 +119,10 @@ def open_of(connection: Connection, owner: str, kinds: Collection[str]) -> int:
 
 
 def _rest_ms() -> ColumnElement[int]:
-    """Return the time for which a job rests after its lease ran out, by the number of attempts without a report.
+    """Return the time for which a job rests after its lease expired, by the number of attempts without a report.
 
     So a job that kills its process does not prevent other jobs. Jobs that were in one process when it died rest for different
-    times, so that they do not all run together again.
+    times, so that they do not all run at the same time again.
     """
     silent = jobs.c.attempt - jobs.c.postponed
     rests = [(silent == count, rest_ms) for count, rest_ms in _RESTS_MS.items()]

@@ -9,9 +9,9 @@ from itertools import count
 
 from clvlab.law.schema import Causality
 
-# An agent may contain past prices. Whether that is possible depends on how it decided, and on whether its code was committed to
-# before prices became known. No way of running an agent shows that its author did not know later prices: an agent that decides
-# message by message may look its decisions up in a table of closes. So such agents are ranked apart.
+# An agent may contain past prices. Whether that is possible depends on how it decided, and on whether there was a commitment
+# to its code before prices became known. No way of running an agent shows that its author did not know later prices: an agent
+# that decides message by message may read its decisions from a table of closes. So such agents are ranked separately.
 
 
 MIXED = "mixed"
@@ -33,7 +33,7 @@ def weakest(first: str, second: str) -> Knowledge:
 
 
 def is_hindsight_possible(causality: str, knowledge: str, config_hash: str | None) -> bool:
-    """Whether an agent may contain the prices of its run: they were public then, and there is no evidence against it.
+    """Whether an agent may contain the prices of its run: they were public then, and no evidence speaks against it.
 
     A template that computes contains only its configuration. A configuration that differs by fixture, so that ``config_hash``
     is ``None``, can pick sides like a transcript.

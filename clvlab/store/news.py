@@ -38,7 +38,7 @@ def notify(connection: Connection, teller: str, subjects: set[str]) -> None:
 class Listener:
     """Receives announcements of other PostgreSQL processes on its own thread and connection, and calls ``on_subject``.
 
-    News is lost while the connection is broken, so a caller that needs all of it must also poll. News of ``teller`` is ignored.
+    News is lost while the connection is broken, so a caller that needs all of it must also poll. ``teller``'s news is ignored.
     """
 
     def __init__(self, engine: Engine, on_subject: Callable[[str], None], teller: str, first_delay_s: float = 1.0) -> None:

@@ -39,7 +39,7 @@ def listing(connection: Connection, name: str) -> Listing | None:
         return None
     stored = bytes(found.listing)
     if found.digest != _digest(name, stored):
-        warnings.warn(f"the matches of {name} are not as they were stored: they are read again where they can be", stacklevel=2)
+        warnings.warn(f"the matches of {name} are damaged in the store: they are read again if possible", stacklevel=2)
         return None
     listed: Listing = orjson.loads(zlib.decompress(stored))
     return listed

@@ -16,7 +16,7 @@ from clvlab.store.tables import backtest_requests, reports
 
 
 def add(connection: Connection, values: Mapping[str, Any]) -> None:
-    """Store a report with a digest; reports with one id are equal, because the id hashes everything that shapes them."""
+    """Store a report with a digest. Reports with one id are equal, because the id hashes everything that shapes them."""
     report = {"report": values["report"], "sha256": _digest(values["backtest_id"], values["report"])}
     query = insert(connection, reports).values(**{**values, "report": report})
     # An existing report may be damaged.
@@ -24,7 +24,7 @@ def add(connection: Connection, values: Mapping[str, Any]) -> None:
 
 
 def report(connection: Connection, backtest_id: str) -> BacktestReport | None:
-    """Return a stored report; ``None``, with a warning, if it was damaged or is of another backtest.
+    """Return a stored report; ``None``, with a warning, if it is damaged or belongs to another backtest.
 
     Without a warning the result is ``None`` if there is no report, or if the report predates digests.
     """
@@ -42,7 +42,7 @@ def report(connection: Connection, backtest_id: str) -> BacktestReport | None:
             return report
         if kept.get("backtest_id") == backtest_id and "sha256" not in kept:
             return None
-    warnings.warn(f"the report of {backtest_id} is not as it was stored: it is made again of its run", stacklevel=2)
+    warnings.warn(f"the report of {backtest_id} is damaged in the store: it is made again from its run", stacklevel=2)
     return None
 
 

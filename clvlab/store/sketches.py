@@ -22,7 +22,7 @@ GROUPS_COMPARED = 500
 ALIKE_IN = ("causality", "knowledge", "hindsight_possible")
 """Columns that must agree within a group, so that no row hides behind another's label."""
 
-_KEPT = 256  # up to this many decisions a sketch is the whole set; with more, the share has an error of at most 1.4 %
+_KEPT = 256  # a sketch of up to this many decisions is the whole set; with more, the share has an error of at most 1.4 %
 _ALIKE_PERCENT = 95
 _Hashes = npt.NDArray[np.uint64]
 
@@ -31,7 +31,7 @@ def sketches(scores: pl.DataFrame, source: str, agent_ids: Collection[str]) -> d
     """Return the sketch of each agent's decisions in ``SCORES``; empty for an agent without decisions.
 
     ``source`` is the content hash of the pack, because equal fixture ids of two packs are different fixtures. Abstentions are
-    left out, as they name no market.
+    left out, because they name no market.
     """
     made = scores.filter(pl.col("market_key").is_not_null()).select(
         pl.col("agent_id", "market_key", "side").cast(pl.String), "fixture_id", "tick_seq"

@@ -89,7 +89,7 @@ def count(connection: Connection, row: Row, content_hash: str, run_id_of: Mappin
 
 
 def brought(connection: Connection, run_id: str) -> list[tuple[Row, str, int]]:
-    """Return the fixtures that a run added first, each with row, content hash of the pack, and id."""
+    """Return the fixtures that a run was the first to add, each with row, content hash of the pack, and id."""
     of = counted_fixtures.c
     query = select(of.owner, of.agent_id, of.content_hash, of.fixture_id).where(of.run_id == run_id)
     return [((owner, agent_id), pack, fixture_id) for owner, agent_id, pack, fixture_id in connection.execute(query)]

@@ -1,7 +1,7 @@
 """Time limits of PostgreSQL, so that a client that halts within a transaction blocks others only briefly.
 
 A paused machine keeps its connections open and its locks held. So the server ends a transaction that is idle while it holds the
-run log, a client that waits too long for a lock gets an error, and a peer that acknowledges nothing is disconnected.
+run log. A client that waits too long for a lock gets an error, and a peer that acknowledges nothing is disconnected.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def terms(markdown: str) -> dict[str, str]:
     r"""Return every word that is linked, with the place of its meaning: in lower case, but for names in capitals.
 
     A row may name several words, parted by commas; a word in brackets is another name. A word that a row begins with has its
-    meaning there. ``audit, of a log`` means a thing only beside a log, so it is not linked, and neither are words of everyday
+    meaning there. ``audit, of a log`` means this only for a log, so it is not linked, and neither are words of everyday
     English.
 
     >>> found = terms("|---|---|\n| list, market | a |\n| market, market key | b |\n| audit, of a log | c |\n| side | d |")

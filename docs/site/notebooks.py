@@ -67,5 +67,5 @@ def _shown(cell: dict[str, Any]) -> Iterator[str]:
         elif "image/png" in forms:
             said = escape("".join(cell["source"]).splitlines()[-1], quote=True)
             yield f'<img alt="What {said} draws" src="data:image/png;base64,{forms["image/png"].strip()}">'
-        elif "text/plain" in forms:  # a widget has neither, and a still picture of its own beside it
+        elif "text/plain" in forms:  # a widget has neither, but the cell also has a still picture
             yield f"<pre>{escape(forms['text/plain'])}</pre>"

@@ -162,7 +162,7 @@ def _trust(app: FastAPI, proxies: Collection[IPv4Network | IPv6Network]) -> None
     from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # imported here: other servers work without it
 
     networks = [str(network) for network in proxies]
-    # A socket for both kinds of address shows a peer with an IPv4 address as ::ffff:10.0.0.1.
+    # A socket for both kinds of address shows an IPv4 peer as ::ffff:10.0.0.1.
     mapped = [f"::ffff:{own.network_address}/{96 + own.prefixlen}" for own in proxies if own.version == 4]
     app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[*networks, *mapped])
 

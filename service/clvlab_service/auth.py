@@ -135,7 +135,7 @@ class JwksKeys:
                     await task
 
     async def key(self, key_id: str | None) -> PyJWK | None:
-        """Return the key of this id; an unknown id waits for one shared fetch, unless the cooldown of the last one lasts."""
+        """Return the key of this id. An unknown id waits for one shared fetch, unless the cooldown is still running."""
         if (known := self._key(key_id)) is not None:
             return known
         if self._fetching or self._clock() - self._asked_at >= self._cooldown_s:

@@ -50,9 +50,9 @@ class _JsonRequest(Request):
 
 
 def _refuse_other_forms(headers: Headers) -> None:
-    """Refuse a media type or coding that is not read (RFC 9110, section 15.5.16).
+    """Refuse a media type or coding that the service does not read (RFC 9110, section 15.5.16).
 
-    A body without a type is refused too, because a page of another site can send one without a CORS preflight, like a form.
+    A body without a type is refused too, because a page of another site can send one like a form, without a CORS preflight.
     """
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
@@ -83,7 +83,7 @@ def _parse(body: bytes) -> Any:
 
 
 class _NotJsonError(Exception):
-    """A value that the parser accepts and the standard forbids."""
+    """A value that the parser accepts but the standard forbids."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -94,7 +94,7 @@ def _object(members: list[tuple[str, Any]]) -> JsonObject:
     read: JsonObject = {}
     for name, value in members:
         if name in read:
-            raise _NotJsonError(f"the name {name[:_MAX_EXCERPT]!r} stands twice in an object")
+            raise _NotJsonError(f"the name {name[:_MAX_EXCERPT]!r} occurs twice in an object")
         read[name] = value
     return read
 
@@ -132,7 +132,7 @@ async def only_declared(connection: HTTPConnection) -> None:
             known = f"there are: {', '.join(sorted(declared))}" if declared else "this path takes no parameters"
             wrong.append(_fault(name, "extra_forbidden", f"unknown parameter {name[:100]!r}; {known}", values[0]))
         elif len(values) > 1 and not _is_several(declared[name]):
-            wrong.append(_fault(name, "repeated", f"parameter {name!r} stands {len(values)} times: give one", values))
+            wrong.append(_fault(name, "repeated", f"parameter {name!r} occurs {len(values)} times: send it once", values))
     if wrong:
         raise RequestValidationError(wrong)
 

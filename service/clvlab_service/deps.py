@@ -134,7 +134,7 @@ def path_here(request: Request, path: str) -> str:
 async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s: float | None) -> bool:
     """Wait for work, and return whether it is over.
 
-    The request may prefer a time; else ``default_s`` applies, and ``None`` waits without end.
+    The request may prefer a time; otherwise ``default_s`` applies, and ``None`` waits without end.
 
     Raises
     ------

@@ -117,7 +117,7 @@ def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Respons
         facts["checks"] = error.failures
     if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
         headers["Retry-After"] = str(getattr(error, "retry_after_s", _RETRY_AFTER_S))
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:  # busy or full is only a warning: it need not wake an operator
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:  # a busy or full service is only a warning: it need not wake an operator
         refused = status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.INSUFFICIENT_STORAGE)
         request.app.state.log.log(
             logging.WARNING if refused else logging.ERROR, "request_failed", error=f"{type(error).__name__}: {error}"

@@ -208,7 +208,7 @@ _VALUES: Mapping[str, object] = {
     "warnings": [],
     "window_id": "full",
 }
-"""Values by name of a field or schema, or of both if the field has a special meaning in that schema."""
+"""Values by name of a field or schema, or by both names if the field has a special meaning in that schema."""
 
 
 def example_of(schema: JsonObject, schemas: JsonObject, owner: str = "", field: str = "") -> Any:

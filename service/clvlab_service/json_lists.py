@@ -31,7 +31,7 @@ _OVERHEAD_BYTES = 64  # memory of a text besides its characters
 
 
 class EventPages:
-    """Pages of logs, of which recently read ones are cached; thread-safe, and every method blocks."""
+    """Pages of logs, with a cache of recently read ones; thread-safe, and every method blocks."""
 
     def __init__(self, log: EventLog, kept_bytes: int = _KEPT_BYTES) -> None:
         self._log = log

@@ -29,7 +29,7 @@ _WATCHING = {"measures": (1, 0), "health": (1, 0)}  # concurrent requests share 
 
 
 def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], Application]:
-    """Return a function that opens the store; keys are read now, so that a bad one is found before the start.
+    """Return a function that opens the store; keys are read now, so that a bad key is reported before the start.
 
     ``unasked`` is true in a process that receives no requests.
 
@@ -117,7 +117,7 @@ async def open_application(
 
 
 async def _close(pools: Collection[BoundedPool], application: Application, ends_at_s: float) -> None:
-    """Let work under way finish until a time of the monotonic clock; then leave it to other processes."""
+    """Let unfinished work continue until a time of the monotonic clock; then leave it to other processes."""
 
     def left_s() -> float:
         return max(0.0, ends_at_s - time.monotonic())

@@ -1,4 +1,4 @@
-"""The middleware that every request and its answer pass."""
+"""The middleware that every request and answer passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from clvlab_service.telemetry import RequestMetrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
-_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT")  # one label each; methods that clients invent share another one
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT")  # one label each; all other methods share one label
 _STARTS = ("http.response.start", "websocket.http.response.start")
 
 
@@ -29,16 +29,16 @@ class Edge:
     """The service's own middleware: it does everything in one pass, because each further one would slow every request.
 
     A request gets an id: the client's own if that is a plain token. A HEAD gets the answer to the GET without its body. A body
-    over the limit is refused when it is read, so that a request without a token gets 401 first. Every answer names the headers
-    by which it varies. An unhandled error becomes a problem. Each request is measured and logged.
+    over the limit is refused only when it is read, so that a request without a token gets 401 first. Every answer names the
+    headers by which it varies. An unhandled error becomes a problem. Each request is measured and logged.
 
     Parameters
     ----------
     max_bytes, larger
         The limit of a body, and other limits by method and path.
     vary
-        ``Vary`` of every answer. A 304 must have the same as its 200 (RFC 9110, section 15.4.5); the compression does not add
-        it there, because a 304 has no body.
+        ``Vary`` of every answer. A 304 must have the same ``Vary`` as its 200 (RFC 9110, section 15.4.5), and the compression
+        does not add it, because a 304 has no body.
     both
         Paths of routes that have JSON and a page: both forms of their answers also vary by ``Accept``.
     """
@@ -127,8 +127,8 @@ class _Exchange:
     status
         Status of the answer, or close code of the WebSocket; 0 until then.
     has_two_lengths
-        Whether the request has a Content-Length and a Transfer-Encoding. A proxy may then see other requests than this server,
-        so it may be request smuggling, and the connection is closed (RFC 9112, section 6.3).
+        Whether the request has a Content-Length and a Transfer-Encoding. A proxy may then see other requests than this server.
+        This may be request smuggling, so the connection is closed (RFC 9112, section 6.3).
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:

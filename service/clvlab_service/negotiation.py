@@ -52,7 +52,7 @@ def quality(weights: Mapping[str, float], media_type: str) -> float:
 
 @lru_cache(maxsize=256)
 def prefers_page(accept: str) -> bool:
-    """Tell whether a page is named and preferred to any other form: browsers do that, programs do not by default.
+    """Tell whether a page is named and preferred to any other form. Browsers ask so; programs do not by default.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def negotiated_form(header: str) -> Form | None:
     """Choose the form of an answer; ``None`` if neither is acceptable.
 
     Arrow is sent if it is named with at least the quality of JSON, or if JSON is refused. Malformed parts are ignored; a header
-    with only such parts counts as no header.
+    of only such parts counts as no header.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def negotiated_form(header: str) -> Form | None:
 async def _form(request: Request, response: Response) -> Form:
     form = negotiated_form(",".join(request.headers.getlist("accept")))
     if form is None:
-        detail = f"this is to be had as {' or as '.join(Form)}, and the Accept header refuses both"
+        detail = f"this is available as {' or as '.join(Form)}, but the Accept header refuses both"
         raise HTTPException(HTTPStatus.NOT_ACCEPTABLE, detail, _VARY)
     response.headers.update(_VARY)
     return form
@@ -138,7 +138,7 @@ def arrow_response(request: Request, table: ArrowTable) -> Response:
     return Response(table.content, headers=headers, media_type=Form.ARROW.value)
 
 
-# Caching by clients and proxies: sealed bytes are kept for ever, other answers are revalidated.
+# Caching by clients and proxies: sealed bytes are kept forever, other answers are revalidated.
 
 
 _YEAR = "public, max-age=31536000, immutable"

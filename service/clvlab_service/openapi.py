@@ -154,7 +154,7 @@ def _component(model: type[BaseModel], name: str, prefix: str = "") -> JsonObjec
 
 
 def _tell_parameters(schemas: JsonObject, parameters: Mapping[str, type[BaseModel]]) -> None:
-    """Add the parameters of templates; other keys stay allowed, since they are pinned and have no effect."""
+    """Add the parameters of templates; other keys stay allowed, because they are pinned and have no effect."""
     names = []
     for strategy, model in parameters.items():
         prefix = "".join(word.capitalize() for word in strategy.split("-"))
@@ -169,7 +169,7 @@ def _tell_parameters(schemas: JsonObject, parameters: Mapping[str, type[BaseMode
 
 
 def _leave_defaults_optional(schemas: JsonObject) -> None:
-    """Move each default into an ``anyOf`` of one schema: openapi-typescript takes a field with a default as always present."""
+    """Move each default into an ``anyOf`` of one schema; openapi-typescript takes other defaults as always present."""
     for schema in schemas.values():
         fields = schema.get("properties", {})
         for name, of in fields.items():

@@ -1,4 +1,4 @@
-"""A bounded pool: it limits the computations at once and the waiting ones, and clearly refuses the next one.
+"""A bounded pool: it limits how many computations run and how many wait, and refuses further ones.
 
 Its threads are daemons: the end of the process does not wait for them.
 """
@@ -52,7 +52,7 @@ class PoolPlace:
 
 
 def _heed(done: asyncio.Future[Any]) -> None:
-    """Mark an error as seen, since its caller has left."""
+    """Mark an error as handled, because its caller has left."""
     if not done.cancelled():
         done.exception()
 
@@ -95,7 +95,7 @@ class BoundedPool:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function on a thread of the pool; a caller that leaves keeps its place until the work is done.
+        """Call a function on a thread of the pool; if a caller leaves, its place stays taken until the work is done.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class BoundedPool:
         return await asyncio.shield(work)
 
     async def share(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function as ``run`` does, once for all callers with the same key while it is under way.
+        """Call a function like ``run``, but once for all callers with the same key while the call lasts.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class BoundedPool:
         return answer
 
     async def share_next(self, key: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function as ``run`` does, once for all callers with the same key before it begins.
+        """Call a function like ``run``, but once for all callers with the same key before it begins.
 
         So the answer is newer than the request: a caller that comes after the beginning waits for the next call.
 
@@ -192,11 +192,11 @@ class BoundedPool:
             raise BusyError(max(1, math.ceil(wait_s)))
 
     def turn(self, key: str) -> asyncio.Lock:
-        """Return the lock of a key, so that of concurrent callers the first starts the work and the others find it started."""
+        """Return the lock of a key. The first of concurrent callers starts the work, and the others see that it has started."""
         return self._turns.setdefault(key, asyncio.Lock())
 
     def inflight(self, key: str) -> asyncio.Future[Any] | None:
-        """Return the work under way for a key."""
+        """Return the unfinished work of a key."""
         return self._inflight.get(key)
 
     def submit(self, key: str, work: Callable[[], _T], tenant: str = "") -> asyncio.Future[_T]:
@@ -228,7 +228,7 @@ class BoundedPool:
         return future
 
     def _measure(self, work: Callable[[], _T]) -> _T:
-        """Do some work and measure its time, without the time that it waited."""
+        """Do some work and measure its time, without its waiting time."""
         started = time.perf_counter()
         try:
             return work()
@@ -241,7 +241,7 @@ class BoundedPool:
         self._waiting.set(self._pending)
 
     async def close(self, within_s: float) -> None:
-        """Wait for work under way, at most ``within_s``; then give it up."""
+        """Wait at most ``within_s`` for unfinished work; then give it up."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=within_s)
         self.give_up()

@@ -52,7 +52,6 @@ def settings_reference(model: type[BaseModel], needed: Collection[str] = ()) -> 
 
 
 def _needed() -> set[str]:
-    """Return the names of the settings that a feed requires."""
     return {f"{name.replace('-', '_')}_{need}" for name, entry in FEEDS.items() for need in entry.needs}
 
 

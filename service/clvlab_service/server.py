@@ -37,7 +37,7 @@ from clvlab_service.telemetry import RequestMetrics, forward_uvicorn, logger
 
 
 class TimedProtocol(H11Protocol):
-    """The server's protocol, with time-outs for receiving a request; the server itself ends connections idle between requests.
+    """The server's protocol, with time-outs for receiving a request. The server itself closes idle connections.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class TimedProtocol(H11Protocol):
         if self._upgraded:
             return
         if self.conn.their_state is h11.IDLE:
-            if self.timeout_keep_alive_task is None:  # else no byte of the next request has arrived
+            if self.timeout_keep_alive_task is None:  # otherwise no byte of the next request has arrived
                 self._await_headers()
         elif self.conn.their_state is h11.SEND_BODY:
             self._stop()
@@ -80,7 +80,7 @@ class TimedProtocol(H11Protocol):
             self._stop()
 
     def _await_headers(self) -> None:
-        if not self._in_headers:  # else the time began with the first byte
+        if not self._in_headers:  # otherwise the time began with the first byte
             self._stop()
             self._in_headers = True
             self._timer = self.loop.call_later(self._headers_s, self._give_up)
@@ -101,7 +101,7 @@ class TimedProtocol(H11Protocol):
         if self.transport.is_closing():
             return
         cycle = self.cycle if self.cycle is not None and not self.cycle.response_complete else None
-        silent = cycle is None and not self.conn.trailing_data[0]  # no request was begun
+        silent = cycle is None and not self.conn.trailing_data[0]  # no request has begun
         if not silent and not (cycle is not None and cycle.response_started):
             self._answer(HTTPStatus.REQUEST_TIMEOUT)
         if cycle is not None:
@@ -125,7 +125,7 @@ class TimedProtocol(H11Protocol):
 
 
 def create_worker(settings: Settings) -> FastAPI:
-    """Build the worker; it takes up jobs when a server starts it, which may listen on a port or not.
+    """Build the worker. It takes jobs when a server starts it; that server need not listen on a port.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def create_worker(settings: Settings) -> FastAPI:
 
 _LAST_ANSWERS_S = 1
 _KEPT_S = 15
-"""Clients keep idle connections for 5 seconds: closed by the server as early, one could meet a request on its way."""
+"""Clients keep idle connections for 5 seconds. If the server closed them as early, it could miss a request on its way."""
 _UNREAD_MS = 30_000
 
 
@@ -176,7 +176,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     ------
     SettingsError, DatabaseUrlError
         The settings can't be used.
-    StoreError
+    The database can't be used; another attempt may succeed.
         The database can't be used; trying again may help.
     OSError
         The port is taken, or the host is not an address of this machine.
@@ -189,9 +189,9 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     def ready() -> None:
         say(f"clvlab serves {url}, with documentation at {url}/docs")
         if settings.database_url is None:
-            say("The store is in memory: what is done now is gone when it stops. Set CLVLAB_DATABASE_URL to keep it.")
+            say("The store is in memory: its data is lost when the service stops. Set CLVLAB_DATABASE_URL to keep it.")
         if not settings.job_workers:
-            say(f"It performs no jobs. What performs them: {command('worker')}")
+            say(f"It performs no jobs. To perform them: {command('worker')}")
         say(_about_tokens(settings, dev_folder))
         if settings.devfeed:
             say("Live runs follow a synthetic feed: each sees a match from its first message, faster than it was.")
@@ -205,14 +205,14 @@ def work(host: str, health_port: int | None, say: Callable[[str], None]) -> None
     Parameters
     ----------
     host, health_port
-        Address of ``/healthz``, ``/readyz`` and ``/metrics``; port 0 is any free one, and without a port they are not served.
+        Address of ``/healthz``, ``/readyz`` and ``/metrics``; port 0 is any free one. Without a port they are not served.
     say
         Function that receives a line for the terminal once jobs are performed.
 
     Raises
     ------
     SettingsError, DatabaseUrlError, StoreError, OSError
-        As for ``serve``; a store that can't be shared with other processes is a setting that can't be used.
+        As for ``serve``; a store that can't be shared with other processes counts as an invalid setting.
     """
     settings = _read()
     app = _create(create_worker, settings)
@@ -293,7 +293,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if not self.should_exit:  # else it was told to stop meanwhile
+        if not self.should_exit:  # otherwise it was told to stop in the meantime
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -338,7 +338,7 @@ def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
         raise SettingsError("--devfeed plays a made-up match: it goes with --dev only")
     if dev_folder is not None:
         if host not in LOOPBACK:
-            raise SettingsError(f"--dev trusts a key that lies on this disk, so it listens on {LOOPBACK} only, not {host!r}")
+            raise SettingsError(f"--dev trusts a key on this disk, so it listens on {LOOPBACK} only, not {host!r}")
         values = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         if devfeed:
             values |= {"devfeed": True, "live_folder": dev_folder / "live"}

@@ -1,4 +1,4 @@
-"""What an operator sets, as ``CLVLAB_*`` environment variables."""
+"""Settings of an operator, as ``CLVLAB_*`` environment variables."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class RequestMetrics:
             ("kind",),
             registry=self.registry,
         )
-        self.stored = Gauge("clvlab_stored_bytes", "What is taken up in the store.", ("of",), registry=self.registry)
+        self.stored = Gauge("clvlab_stored_bytes", "Used space in the store.", ("of",), registry=self.registry)
         self.log_entries = Gauge("clvlab_log_entries", "Length of the run log.", registry=self.registry)
         self.feed = Gauge(
             "clvlab_feed",

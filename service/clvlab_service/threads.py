@@ -1,4 +1,4 @@
-"""Threads that let the process end while they still work."""
+"""Threads that let the process end even if they still work."""
 
 from __future__ import annotations
 
@@ -91,5 +91,5 @@ class DaemonThreads:
 
 
 def _settle(answer: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
-    if not answer.done():  # else it was given up
+    if not answer.done():  # otherwise it was given up
         settle(outcome)

@@ -187,7 +187,7 @@ def test_entry_that_was_altered_cut_out_or_added_is_found(place):
     with open_log(altered_place, create=True) as log:
         grown(log, 9)
     altered(altered_place, ("DELETE FROM log_entries WHERE idx = 4",))
-    assert "where entry 4 of 15 must stand, the log gives entry 5" in rules(audit(altered_place))[0].replace("'", "")
+    assert "where entry 4 of 15 must be, the log has entry 5" in rules(audit(altered_place))[0].replace("'", "")
 
 
 def test_bundle_must_stand_in_the_log_and_state_what_its_entries_give(tmp_path):
@@ -273,8 +273,8 @@ def rebuilt(place, column, value):
         ("idx", "x\x1b[2J\n", r"an entry whose index is 'x\x1b[2J\n', of type str"),
         ("idx", b"\x04", "of type bytes"),
         ("idx", 4.5, "an entry whose index is '4.5', of type float"),
-        ("idx", None, "where entry 4 of 15 must stand, the log gives entry '5'"),
-        ("idx", -1, "where entry 4 of 15 must stand, the log gives entry '5'"),
+        ("idx", None, "where entry 4 of 15 must be, the log has entry '5'"),
+        ("idx", -1, "where entry 4 of 15 must be, the log has entry '5'"),
         ("idx", 2**62, "more than the 10,000,000 that are to be read"),
         ("entry", "text\x1b[2J\n", "entry 4 of the run log is stored as str, not as bytes"),
         ("entry", 7, "entry 4 of the run log is stored as int, not as bytes"),
@@ -501,12 +501,12 @@ def endless(wfile):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((200, b"garbage"), "no JSON|no signed note"),
-        ((200, b"[]"), "is not the state|no page|no signed note"),
-        ((200, b"null"), "is not the state|no page|no signed note"),
-        ((200, b'{"entries": [1], "size": "1"}'), "is not the state|no page|no signed note"),
-        ((200, b"\xff"), "no JSON|is not the state"),
-        ((200, b"[" * 100_000), "no JSON|no signed note"),
+        ((200, b"garbage"), "not JSON|no signed note"),
+        ((200, b"[]"), "is not the state|not a page|no signed note"),
+        ((200, b"null"), "is not the state|not a page|no signed note"),
+        ((200, b'{"entries": [1], "size": "1"}'), "is not the state|not a page|no signed note"),
+        ((200, b"\xff"), "not JSON|is not the state"),
+        ((200, b"[" * 100_000), "not JSON|no signed note"),
         ((500, b"{}"), "answers 500, not 200"),
         ((302, b""), "answers 302, not 200"),
         ((200, drip), "gives no answer: TimeoutError not within 0.4 s"),

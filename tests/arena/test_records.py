@@ -123,7 +123,7 @@ def test_run_of_which_the_system_held_more_has_no_second_result(pack, tmp_path):
     record.abandon(done.run_id, "failed")
 
     assert f"another manifest: entry 1 has {known}, and this one {offered}; nothing was added" in str(refused.value)
-    assert "Here the system held calls, files of its agents' processes" in str(refused.value)
+    assert "Here the system restricted calls, files of its agents' processes" in str(refused.value)
     assert load(tmp_path / done.run_id) == other
     assert [entry["kind"] for entry in entries(log)] == ["COMMIT", "RESULT"]
 

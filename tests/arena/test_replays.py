@@ -55,10 +55,10 @@ def test_own_agent_is_replayed_from_its_source_and_only_from_that(pack, tmp_path
     test = performed(pack, f"{path}:mine", params={"threshold": 0.25}, fixture_ids=[pack.fixture_ids[0]])
 
     assert replay_run(test.sealed, agents=[isolated(f"{path}:mine")]).agrees
-    with pytest.raises(ReplayError, match="is not at hand"):
+    with pytest.raises(ReplayError, match="is not available"):
         replay_run(test.sealed)
     path.write_text(OWN.replace('keep="first"', 'keep="last"'))
-    with pytest.raises(ReplayError, match="is not at hand"):
+    with pytest.raises(ReplayError, match="is not available"):
         replay_run(test.sealed, agents=[isolated(f"{path}:mine")])
 
 
@@ -104,5 +104,5 @@ def test_run_of_a_function_replays_from_a_file_that_holds_it_under_its_name(pack
     test = performed(pack, namespace["mine"], fixture_ids=[pack.fixture_ids[0]])
 
     assert replay_run(test.sealed, agents=[isolated(f"{path}:mine")]).agrees
-    with pytest.raises(ReplayError, match="is not at hand"):
+    with pytest.raises(ReplayError, match="is not available"):
         replay_run(test.sealed, agents=[isolated(f"{path}:other")])

@@ -167,7 +167,7 @@ def test_a_report_that_is_not_as_it_was_stored_is_made_again_of_its_run(applicat
     text = replace_stored(application, backtest_id, change)
     assert change(text) != text
 
-    with pytest.warns(UserWarning, match=f"report of {backtest_id} is not as it was stored"):
+    with pytest.warns(UserWarning, match=f"report of {backtest_id} is damaged in the store"):
         assert application.backtests.report(backtest_id) == expected
     assert application.backtests.report(backtest_id) == expected
 
@@ -178,7 +178,7 @@ def test_the_report_of_another_backtest_is_made_again_of_its_run(application):
     another = replace_stored(application, other, lambda text: text)
     replace_stored(application, own, lambda _: another)
 
-    with pytest.warns(UserWarning, match=f"report of {own} is not as it was stored"):
+    with pytest.warns(UserWarning, match=f"report of {own} is damaged in the store"):
         assert application.backtests.report(own) == expected
 
 

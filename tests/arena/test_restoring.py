@@ -155,7 +155,7 @@ def test_audit_finds_a_checkpoint_that_the_restart_does_not_own_up_to(restored):
 
     done = audit(restored.place, trust=Trust(logs=BOTH), checkpoints={"mine": restored.last, "now": now})
 
-    assert [one.rule for one in done.broken] == ["mine is not what entry 3 names as the last checkpoint of 'log.example'"]
+    assert [one.rule for one in done.broken] == ["mine is not the last checkpoint of 'log.example' that entry 3 names"]
 
 
 def test_log_that_went_on_otherwise_after_a_restore_is_behind_too_and_keeps_nothing_for_sure(restored):

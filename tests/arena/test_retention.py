@@ -61,7 +61,7 @@ def test_a_run_that_begins_without_room_is_refused_and_leaves_nothing(database_u
     competition_id = make_competition(application, "baseline")
     application.competitions.start(ALICE, competition_id)
 
-    with pytest.raises(StorageSpentError, match=r"runs without an owner take up [\d,]+ bytes of the 1 that they may"):
+    with pytest.raises(StorageSpentError, match=r"runs without an owner take up [\d,]+ bytes of the 1 allowed"):
         asked(application, window_id="other")
     with pytest.raises(StorageSpentError, match="your runs take up"):
         application.competitions.start(ALICE, make_competition(application, "cumulative-drift"))

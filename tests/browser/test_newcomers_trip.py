@@ -57,7 +57,7 @@ def test_from_the_readme_to_the_decision_that_lost_most(browser, lab, requests, 
     verifier = browser.new_page(offline=True)
     verifier.goto((tmp_path / "verify.html").as_uri())
     verifier.set_input_files("#files", tmp_path / "run.clv")
-    computed = f"{bt.scores.frame.height:,} scores were computed anew"
+    computed = f"{bt.scores.frame.height:,} scores were recomputed"
     verifier.locator("#verdict.pass", has_text=computed).wait_for(timeout=WAIT_MS)
     verifier.close()
 

@@ -67,9 +67,7 @@ def opened(browser, tmp_path, requests):
 def test_bundle_is_judged_by_the_readers_keys(opened):
     page = opened()
     page.set_input_files("#files", buffer(WHOLE))
-    assert (
-        verdict(page) == "This run holds: all 6 checks pass, and 7 scores were computed anew. No anchor and no log was checked."
-    )
+    assert verdict(page) == "This run holds: all 6 checks pass, and 7 scores were recomputed. No anchor and no log was checked."
 
     page.locator("summary").click()
     page.fill("#trust", json.dumps(trust()))
@@ -81,7 +79,7 @@ def test_bundle_is_judged_by_the_readers_keys(opened):
     page.click("#again")
     page.locator("#verdict.fail").wait_for()
 
-    assert page.inner_text("#verdict") == "Nothing was checked: these are no keys: logs has another form."
+    assert page.inner_text("#verdict") == "Nothing was checked: these are not valid keys: logs has another form."
 
 
 def test_count_that_the_holder_of_a_bundle_changed_is_told_as_the_bundles_by_all_three(opened, tmp_path, capsys):
@@ -116,7 +114,7 @@ def test_keys_that_can_not_be_read_are_mended_without_choosing_the_run_again(ope
     page.locator("summary").click()
     page.fill("#trust", "{")
     page.set_input_files("#files", buffer(WHOLE))
-    assert verdict(page) == "Nothing was checked: these are no keys: it is no JSON."
+    assert verdict(page) == "Nothing was checked: these are not valid keys: it is not JSON."
 
     page.fill("#trust", json.dumps(trust()))
     page.click("#again")

@@ -127,7 +127,7 @@ def test_an_interrupt_before_a_run_began_says_that_nothing_is_left(folder, monke
 
     code, _, err = clvlab(folder, "live", "baseline")
 
-    assert (code, err) == (130, "interrupted before the run began: nothing is left of it\n")
+    assert (code, err) == (130, "interrupted before the run began: nothing was written\n")
     assert list((folder / "runs" / "live").iterdir()) == []
 
 

@@ -191,7 +191,7 @@ def test_of_matches_on_following_days_a_day_decides_and_what_it_leaves_open_is_s
     assert lab._backend._without_held_out(later.source).held_out == ()
     with pytest.warns(UserWarning, match=f"may be held out by {plan.plan_id}"):
         lab.backtest(later, "baseline")
-    assert "of which nothing tells" in later._repr_html_()
+    assert "that a plan may hold out, which is unknown" in later._repr_html_()
 
 
 @pytest.mark.usefixtures("plan")
@@ -333,6 +333,6 @@ def test_matches_that_somebody_edited_are_read_again(lab, bring, tmp_path):
         database.execute("UPDATE matches SET digest = 'sha256:0' WHERE name = ?", [pack.content_hash])
 
     with cl.Lab(tmp_path / "lab.db") as later:
-        with pytest.warns(UserWarning, match="not as they were stored"):
+        with pytest.warns(UserWarning, match="damaged in the store"):
             assert len(later._backend._without_held_out(pack.source).held_out) == len(plan.held_out)
         assert len(later._backend._without_held_out(pack.source).held_out) == HELD

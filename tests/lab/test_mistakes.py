@@ -149,7 +149,7 @@ MISTAKES = {
     "one pack in place of several": ("cl.backtests('starter')", PackFormatError,
         "packs is a list of packs, such as ['starter', 'season'], not 'starter'"),
     "no pack": ("cl.open_pack(None)", UnknownPackError,
-        "a pack is named by its id or folder, or is a pack, not None; clvlab.packs() lists those at hand"),
+        "a pack is named by its id or folder, or is a pack, not None; clvlab.packs() lists the available ones"),
     "a hash without its name": ("cl.open_pack('starter', content_hash='abc')", PackFormatError,
         "a content hash is written as sha256:<hex>, not 'abc'"),
     # runs
@@ -161,7 +161,7 @@ MISTAKES = {
     "a result in place of a folder": ("cl.open_run(bt)", UnknownRunError, "write open_run(result.run.save('runs'))"),
     "a run that a lab does not keep": ("cl.Lab().open_run('run_abc')", UnknownRunError, "unknown run 'run_abc'"),
     "a file in place of a folder of runs": ("bt.run.save('odds.csv')", FileError,
-        "'odds.csv' is a file: name the folder in which runs shall lie"),
+        "'odds.csv' is a file: name the folder for the runs"),
     # arguments
     "fixture for fixtures": ("cl.backtest('starter', fixture=FIXTURE)", ArgumentError,
         "backtest has no argument 'fixture': did you mean 'fixtures'? It has: pack, agent, params, fixtures, window, close,"),
@@ -179,7 +179,7 @@ MISTAKES = {
     "a fixture that is not there": ("cl.backtest('starter', fixtures=[1])", UnknownFixtureError,
         "fixture 1 is not in pack 'starter'; it has 12: 90000000, 90000001,"),
     "no fixture": ("cl.backtest('starter', fixtures=[])", PackFormatError,
-        "name at least one fixture, or none at all for every fixture"),
+        "name at least one fixture, or omit fixtures= for all"),
     "the ticks of a number": ("cl.open_pack('starter').ticks(FIXTURE)", PackFormatError,
         "write fixtures=[90000000]"),
     # windows and policies
@@ -337,7 +337,7 @@ MISTAKES = {
         "cl.import_odds('parquet', pl.DataFrame(ODDS | {'time': [pd.Timestamp('2026-03-01 12:00')] * 2}), 'out')",
         SourceError, "has no time zone: name the zone of such times, as time_zone='Europe/London'"),
     "times of a country": ("odds(here, time=['01/03/2026 12:00'] * 2)", SourceError,
-        "'01/03/2026 12:00' is no ISO 8601 time, such as 2026-03-01T12:00:00+00:00"),
+        "'01/03/2026 12:00' is not an ISO 8601 time, such as 2026-03-01T12:00:00+00:00"),
     "American odds": ("odds(here, odds=[-110, 120])", SourceError,
         ": if the column is american, say odds_format='american'"),
     "fractional odds": ("odds(here, odds=['11/10', '5/6'])", SourceError,

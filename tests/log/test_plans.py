@@ -103,9 +103,9 @@ def opened(**changes):
     ("found", "rule"),
     [
         ([plan(), plan()], f"plans {PLAN_ID!r} again, which is entry 0"),
-        ([opened()], f"opens plan {PLAN_ID!r} of entry 0, which is no such plan"),
-        ([plan(), opened(plan_index=1)], f"opens plan {PLAN_ID!r} of entry 1, which is no such plan"),
-        ([plan(), opened(plan_id="q")], "opens plan 'q' of entry 0, which is no such plan"),
+        ([opened()], f"opens plan {PLAN_ID!r} of entry 0, which is not that plan's"),
+        ([plan(), opened(plan_index=1)], f"opens plan {PLAN_ID!r} of entry 1, which is not that plan's"),
+        ([plan(), opened(plan_id="q")], "opens plan 'q' of entry 0, which is not that plan's"),
         ([plan(), opened(again=True)], f"opens plan {PLAN_ID!r} again, which is not so"),
         ([plan(), opened(), opened()], f"opens plan {PLAN_ID!r} first, which is not so"),
         ([plan(), opened(), opened(again=True)], "for the configuration for which entry 1 did"),

@@ -58,14 +58,14 @@ def test_restart_is_read_back():
 def test_entry_with_other_keys_or_values_is_no_restart(data):
     with pytest.raises(EvidenceError):
         read_entry(data)
-    with pytest.raises(LogError, match="entry 1 is no restart"):
+    with pytest.raises(LogError, match="entry 1 is not a restart"):
         RestartRecord.read(1, data)
 
 
 @pytest.mark.parametrize(("data", "said"), [
     (entry(kept=2), "keeps 2"), (entry(before=note(FIRST, 0)), "keeps 1"), (entry(before="no note"), "signed note"),
     (entry(log=str(Signer("one", 1, bytes(32)).verifier)), "without a new name"), (entry(log="two"), "no base64"),
-    (entry(log=str(WITNESS.verifier)), "without a new name"), (entry().replace(b"RESTART", b"COMMIT"), "is no restart"),
+    (entry(log=str(WITNESS.verifier)), "without a new name"), (entry().replace(b"RESTART", b"COMMIT"), "is not a restart"),
 ])  # fmt: skip
 def test_restart_that_its_place_or_words_contradict_breaks_the_log(data, said):
     auditor = Auditor()
@@ -122,7 +122,7 @@ def restarted():
 @pytest.mark.parametrize(("change", "said"), [
     (lambda state: state | {"restarts": []}, "which its keeper does not say"),
     (lambda state: state | {"restarts": [*state["restarts"], state["restarts"][0] | {"index": 1}]}, "has another entry 1"),
-    (lambda state: state | {"restarts": [{"index": 2, "entry": "{}"}]}, "is no restart"),
+    (lambda state: state | {"restarts": [{"index": 2, "entry": "{}"}]}, "is not a restart"),
 ])  # fmt: skip
 def test_keeper_that_tells_of_other_restarts_than_the_entries_is_found_out(change, said):
     public = restarted()

@@ -187,10 +187,10 @@ def test_key_of_a_witness_is_no_key_of_a_log(tmp_path):
     [
         (lambda log: asked(log, 0, signer=Signer("log.example", 1, bytes(32))), "not signed by the key"),
         (lambda log: asked(log, 0, origin="other.example"), "not watched"),
-        (lambda log: asked(log, 0).replace("old 0", "old x"), "no request"),
+        (lambda log: asked(log, 0).replace("old 0", "old x"), "not a request"),
         (lambda log: asked(log, 0).replace("old 0", "old 0\n" + "A" * 44), "no base64|of 32 bytes"),
         (lambda log: asked(log, 0).replace("\n3\n", "\n4\n"), "does not hold"),
-        (lambda _: "", "no request"),
+        (lambda _: "", "not a request"),
     ],
 )
 def test_request_that_proves_nothing_is_refused(witness, text, message):

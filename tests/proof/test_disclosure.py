@@ -226,7 +226,7 @@ def test_run_that_does_not_verify_is_not_disclosed(tmp_path, name, old, new):
     path = folder / f"{name}.jsonl"
     path.write_bytes(path.read_bytes().replace(old, new, 1))
 
-    with pytest.raises(BundleError, match="does not verify, nothing of it is disclosed"):
+    with pytest.raises(BundleError, match="does not verify, so nothing is disclosed"):
         disclose(folder, 1)
 
 

@@ -127,7 +127,7 @@ def test_it_says_that_it_is_no_score_and_changes_none(sheet, tmp_path):
     found = sheet.bankroll(0.05, paths=50)
     page = found.to_html(tmp_path / "bankroll.html").read_text("utf-8")
 
-    assert "no score and ranks nothing" in page
+    assert "not a score and does not rank" in page
     assert "no score" in found.line
     assert page.count("<svg") == 1
     assert repr(found).endswith("next: .frame, .figures, .chart()")

@@ -93,7 +93,7 @@ def test_the_page_says_how_to_read_it_and_draws_every_dot_it_can(sweep, tmp_path
     page = found.to_html(tmp_path / "found.html").read_text("utf-8")
     dots = sum(len(one.get_offsets()) for one in found.scatter().collections)
 
-    assert "PBO is no p-value" in page
+    assert "PBO is not a p-value" in page
     assert page.count("<svg") == 1
     assert MOST_DOTS / 2 < dots <= MOST_DOTS
 

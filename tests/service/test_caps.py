@@ -70,7 +70,7 @@ def test_names_beyond_the_cap_are_429_and_those_that_are_there_go_on(request, ke
         problem = assert_problem(served.alice.post("/agents/deploy", json=DEPLOY | {"agent_id": "three"}), 429)
 
         assert problem["detail"] == (
-            "you have 2 names on the leaderboard, and may have 2: 'three' would be another; take one that you have"
+            "you have 2 names on the leaderboard, and may have 2: 'three' would be another; use an existing one"
         )
         served.post("/agents/deploy", DEPLOY | {"agent_id": "three"}, by=served.bob)
         while served.app.state.application.jobs.run_one():

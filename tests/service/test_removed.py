@@ -72,6 +72,6 @@ def test_runs_without_room_are_507_and_leave_nothing(store, keys):
             served.alice.post("/agents/deploy", json=deploy),
         ):
             problem = assert_problem(response, 507)
-            assert "bytes of the 0 that they may; nothing was started" in problem["detail"]
+            assert "bytes of the 0 allowed; nothing was started" in problem["detail"]
         assert served.get(f"/competitions/{competition_id}")["status"] == "draft"
         assert instances(served) == before

@@ -170,7 +170,7 @@ def test_lines_of_the_server_beneath_are_lines_of_the_log(dev):
 
 
 NO_SETTINGS = {
-    "key on this disk": (["--dev", "--host", "0.0.0.0"], {}, "--dev trusts a key that lies on this disk"),
+    "key on this disk": (["--dev", "--host", "0.0.0.0"], {}, "--dev trusts a key on this disk"),
     "keys of nobody": ([], {"CLVLAB_JWKS_URL": "https://a.example/jwks"}, "CLVLAB_JWT_ISSUER"),
     "two kinds of keys": (["--dev"], {"CLVLAB_JWKS_URL": "https://a.example/jwks"}, "not both"),
     "word for a number": ([], {"CLVLAB_PUBLIC_WORKERS": "many"}, "public_workers"),

@@ -56,7 +56,9 @@ def test_refusal_says_where_the_system_held_more_of_agents(sealed, tmp_path):
     write_run(sealed, tmp_path)
     held = b'"isolation":[{"agent_id":"a","held":["calls","files"]}],"kind":"backtest"'
 
-    with pytest.raises(RunConflictError, match="there the system held nothing of its agents' processes, and here calls, files"):
+    with pytest.raises(
+        RunConflictError, match="there the system restricted nothing of its agents' processes, and here calls, files"
+    ):
         write_run(replace(sealed, events=sealed.events.replace(b'"kind":"backtest"', held, 1)), tmp_path)
 
 

@@ -58,7 +58,7 @@ _KEY = "competition_id"
 
 @dataclass(frozen=True, slots=True)
 class CompetitionFilter:
-    """Filters of a list of competitions; an unused one is ``None``, and ``owner`` is the DID of a principal."""
+    """Filters of a list of competitions; ``None`` is no filter, and ``owner`` is the DID of a principal."""
 
     status: CompetitionStatus | None = None
     owner: str | None = None
@@ -86,7 +86,7 @@ def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
     return None if found is None else cursor_of(found, _KEY)
 
 
-# The start of a competition: one caller claims it; it can be waited for and cancelled.
+# The start of a competition: one caller claims it; others can wait for it or cancel it.
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class CompetitionLaunch:
         return row["config"]["source_mode"] == "live"
 
     def check_startable(self, caller: str, competition_id: str) -> None:
-        """Refuse a start that the competition's row rules out; nothing changes."""
+        """Refuse a start that the competition's row does not allow; nothing changes."""
         with self.database.read() as connection:
             require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
 
@@ -168,7 +168,7 @@ class CompetitionLaunch:
             self.jobs.require_sealed(str(started[0]["run_id"]))
 
 
-_MAX_RECEIPTS = 1000  # keeps a state small; the run has all of them
+_MAX_RECEIPTS = 1000  # keeps a state small; the run itself has all receipts
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class Competitions(CompetitionLaunch):
         Registration(self.database, self.catalog.seen_by(caller)).withdraw(caller, competition_id, agent_id)
 
     def delete(self, caller: str, competition_id: str) -> None:
-        """Delete a competition and its roster. A competition that was ever started stays, as its log is public record."""
+        """Delete a competition and its roster. A competition that was ever started stays, because its log is public record."""
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             if row["next_seq"]:

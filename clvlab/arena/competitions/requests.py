@@ -35,7 +35,7 @@ def duration_s_of(text: str) -> int:
     Raises
     ------
     WindowError
-        The text has another form, years or months (which have no fixed length), or a length of zero.
+        The text has another form, years or months (they have no fixed length), or a length of zero.
 
     References
     ----------
@@ -49,7 +49,7 @@ def duration_s_of(text: str) -> int:
     found = _FORM.fullmatch(text) if text.isascii() else None
     seconds = sum(int(number) * unit for number, unit in zip(found.groups(), _UNITS_S, strict=True) if number) if found else 0
     if found is None or text.endswith("T") or seconds == 0:
-        raise WindowError(f"{text!r} is no ISO 8601 duration of weeks to seconds, such as PT90M or P1DT12H")
+        raise WindowError(f"{text!r} is not an ISO 8601 duration of weeks to seconds, such as PT90M or P1DT12H")
     return seconds
 
 
@@ -96,13 +96,13 @@ class CompetitionConfig(Body):
     competition_type
         Any token of letters, digits, ``-`` and ``_``.
     source_mode
-        ``live`` is accepted and can't start without a feed.
+        ``live`` is accepted, but can't start without a feed.
     market_scope, division
         Stored and echoed, without effect.
     roster_size
-        Most agents that may register, 2 to ``MAX_ROSTER_SIZE``.
+        Largest number of agents that may register, 2 to ``MAX_ROSTER_SIZE``.
     execution_mode
-        ``paper``, or ``dry_run``: the gate is evaluated and no venue is asked.
+        ``paper``, or ``dry_run``: the gate is evaluated, but no venue is asked.
     pack_id, fixture_id
         Replayed pack and fixture; a null fixture is the lowest of the pack.
     scoring_window

@@ -1,4 +1,4 @@
-"""Roster entries: the pinned facts of an agent at registration, and the agent made from them again."""
+"""Roster entries: the pinned facts of an agent at registration, and the agent that is later made from them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _check_repeated(entry: AgentEntry, pinned: Mapping[str, Any]) -> None:
         keys, (_, whole) = min(zip(differing, readings, strict=True), key=lambda reading: len(reading[0]))
         has = f"has {whole[keys[0]]!r:.80}" if keys[0] in whole else "has none"
         raise EntryError(
-            f"config.{keys[0]} is not that of instance {entry.instance_id}, which {has}: leave config out, or repeat that"
+            f"config.{keys[0]} is not the one of instance {entry.instance_id}, which {has}: leave config out, or repeat that"
         )
 
 
@@ -129,8 +129,8 @@ def unused_of(agent: RosterEntry) -> list[str]:
 class Registration:
     """Adds agents to rosters and removes them.
 
-    An agent is tried on the bound fixture before the competition is locked: reading a tape takes time, and others may register
-    meanwhile.
+    An agent is tried on the bound fixture before the competition is locked, because reading a tape takes time and others may
+    register during it.
     """
 
     database: Database

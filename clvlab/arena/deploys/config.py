@@ -1,4 +1,4 @@
-"""The typed configuration of a deploy: every parameter is bounded, and all but strategy and source mode have defaults."""
+"""The typed configuration of a deploy: every parameter has bounds, and all but strategy and source mode have defaults."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DeployConfig(BaseModel):
     Attributes
     ----------
     strategy, params
-        Name of a template, and the parameters of it that differ from its defaults.
+        Name of a template, and those of its parameters that differ from the defaults.
     agent_id
         The strategy's name by default.
     source_mode, pack_id, fixture_id
@@ -60,11 +60,11 @@ class DeployConfig(BaseModel):
     warmup_ticks
         Ticks of a fixture before the gate allows an order.
     require_quote, max_quote_age_s
-        Whether an order needs a quote, and its maximal age in seconds.
+        Whether an order needs a quote, and the maximal age of the quote in seconds.
     sizing, stake, kelly_fraction_bps
         ``flat``: ``stake`` integer units on each position. ``fractional_kelly``: this fraction (basis points) of the Kelly
         stake on a bankroll of 100 times ``stake``. A field without effect fails its check: a fraction of Kelly with ``flat``,
-        or a stake with another one in ``params``.
+        or a stake if ``params`` has another one.
     max_stake, max_exposure_per_market, max_orders, cooldown_s, min_edge_bps
         Caps of the policy gate; null is off.
     execution_mode
@@ -124,7 +124,7 @@ def without_effect(config: DeployConfig) -> dict[str, str]:
 
 
 def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "reproducible") -> Entrant:
-    """Make the agent of a resolved configuration, which its identity states in full; ``EntryError`` if it is not valid."""
+    """Make the agent of a resolved configuration; its identity states all of it. ``EntryError`` if it is not valid."""
     kelly = Kelly(config.kelly_fraction_bps, _BANKROLL_STAKES * config.stake)
     return entrant(
         agent_id,

@@ -55,8 +55,8 @@ _STAND_INS = {"strategy": _STAND_IN, "source_mode": "replay"}  # replace invalid
 class Preflight:
     """The checks of a deploy, in order, and their results.
 
-    ``config`` is the resolved configuration, ``None`` if the check of a field failed. ``bound`` is the fixture of a replay,
-    ``fixture`` the fixture of a live run; ``None`` if there is no such fixture.
+    ``config`` is the resolved configuration, or ``None`` if the check of a field failed. ``bound`` is the fixture of a replay,
+    and ``fixture`` the fixture of a live run; they are ``None`` if there is no such fixture.
     """
 
     checks: list[PreflightCheck]
@@ -172,8 +172,8 @@ class Deploys:
         """Check a configuration by name, store it as an instance, and queue its run; return before the run is sealed.
 
         ``owner``, the principal of the verified token, is the only source of ownership. ``body`` is untyped: a bad value is a
-        failing check named after its field. The same ``idempotency_key`` and configuration of an owner return the same
-        instance. ``ignored`` of the response names unread fields. Unread fields do not change the fingerprint, except unknown
+        failing check with the name of its field. A repeated call with the same ``idempotency_key`` and configuration returns
+        the same instance. ``ignored`` of the response names unread fields. They do not change the fingerprint, except unknown
         ``params``, which are pinned.
 
         Raises
@@ -287,7 +287,7 @@ class Deploys:
             return instances.newest_event_id(connection, instance_id)
 
     def runtime_events(self, caller: str, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
-        """Return events of an instance of the caller with ``id > since``, ascending, up to ``limit``."""
+        """Return events of the caller's instance with ``id > since``, ascending, up to ``limit``."""
         if since < 0 or (limit is not None and not 1 <= limit <= MAX_RUNTIME_EVENTS):
             raise PageError(f"since must not be negative, and limit be 1 to {MAX_RUNTIME_EVENTS}, not {since} and {limit}")
         with self.database.read() as connection:

@@ -55,7 +55,7 @@ class Statements:
                 self.auditor.fail(f"the log's checkpoint has {current.size} entries, its state had {head.size} before")
 
     def _note_restarts(self, head: Head) -> None:
-        """Note the restarts that the keeper states; the entries must confirm them."""
+        """Record the restarts that the keeper states; the entries must confirm them."""
         for index, entry in head.restarts:
             self.auditor.expect_entry(index, entry, "the keeper's list of restarts")
             try:
@@ -111,9 +111,7 @@ class Statements:
         if ended is not None and self.shared_size(found) < found.size:
             last = ended.before
             if found.size > last.size or (found.size == last.size and found.root != last.root):
-                self.auditor.fail(
-                    f"{whose} is not what entry {ended.index} names as the last checkpoint of {last.origin[:120]!a}"
-                )
+                self.auditor.fail(f"{whose} is not the last checkpoint of {last.origin[:120]!a} that entry {ended.index} names")
             else:
                 named = f"{found.size} entries of {found.origin[:120]!a}"
                 self.lost.append(f"{whose} has {named}, of which {self.shared_size(found)} were kept")
@@ -133,7 +131,7 @@ class Statements:
         shared_size = None if found is None else self.shared_size(found)
         for which in ("commit", "outcome"):
             if found is not None and shared_size is not None and shared_size <= part[which]["index"] < found.size:
-                continue  # a restart declared it lost, like the checkpoint above
+                continue  # a restart declared it lost, as for the checkpoint above
             self.auditor.expect_entry(part[which]["index"], part[which]["entry"].encode(), f"the {which} in {name}")
         verification = verify(run_of(parts), parts.get("receipts.jsonl", b""))
         wrong = next((check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL), None)
@@ -182,7 +180,7 @@ class LogAudit:
     # without a compared bundle.
     counts: tuple[PackCounts, ...]
     recounts: tuple[Recount, ...]  # counts for the runs of the bundles
-    falls: Falls  # distribution of the times of entries, for which the operator alone vouches too
+    falls: Falls  # when the times of entries fall; only the operator vouches for the times
     plans: tuple[PlanHistory, ...]  # planned searches with the openings of their hold-outs
     # broken: the first broken rules; broken_count: the number of all
     broken: tuple[Broken, ...]
@@ -245,9 +243,9 @@ def audit(
 ) -> LogAudit:
     """Read a whole log and judge it by its entries alone.
 
-    Steps: 1. gather the statements of its keeper, earlier checkpoints and bundles; 2. read every entry, check the rules of
+    Steps: 1. collect the statements of its keeper, earlier checkpoints and bundles; 2. read every entry, check the rules of
     ``clvlab.log.log``, and compare each statement when its size is reached; 3. store the state. Without ``trust`` no signature
-    is judged. ``checkpoints`` and ``bundles`` have names as keys. ``state`` is written only after a sound audit.
+    is judged. ``checkpoints`` and ``bundles`` have names as keys. ``state`` is written only after a successful audit.
 
     Raises
     ------
@@ -310,7 +308,7 @@ def _last_checkpoint(content: bytes, name: str) -> Checkpoint:
 
 
 def _remember(state: Path, before: bytes | None, now: Checkpoint, note: str) -> None:
-    """Write the state, unless another audit wrote it meanwhile and may have seen more."""
+    """Write the state, unless another audit has written it in the meantime and may have seen more."""
     root = now.text.split("\n")[2]
     content = canonical({"schema": _STATE, "origin": now.origin, "size": now.size, "root": root, "note": note or None})
     place = state.resolve()

@@ -23,7 +23,7 @@ _DAY_MS = 86_400_000
 LATE_MS = _DAY_MS
 """Longest time from a segment's first message to its entry.
 
-A day lets an interrupted capture continue. Matches end within it, so the author of a later entry may have known their results.
+A day lets an interrupted capture continue. Matches end within a day, so the author of a later entry may know their results.
 """
 
 

@@ -26,8 +26,8 @@ from clvlab.log.witness import Witness, request
 def open_log(place: str | Path, *, create: bool = False) -> Iterator[LogStore]:
     """Open the run log of a store for the duration of the context.
 
-    ``place`` is a file of SQLite, or a URL as in CLVLAB_DATABASE_URL. ``create`` makes a missing file; without it a missing
-    file is an error. A read-only store can be opened too.
+    ``place`` is a file of SQLite, or a URL as in CLVLAB_DATABASE_URL. ``create`` makes a missing file; without ``create`` it
+    is an error. A read-only store can also be opened.
     """
     try:
         from clvlab.store.database import Database, database_to_read
@@ -68,7 +68,7 @@ def signed_checkpoint(log: LogStore, signer: Signer, published: Publication | No
 def restart_log(
     log: LogStore, notes: Sequence[str], signer: Signer, file: Path | None, ts_ms: int
 ) -> tuple[RestartRecord, str]:
-    """End the origin of these checkpoints; return the record and the new origin's first checkpoint, also kept in ``file``."""
+    """End the origin of these checkpoints. Return the record and the new origin's first checkpoint, also stored in ``file``."""
     with log.write() as rows:
         done = restart(rows, notes, signer, ts_ms)
     return done, signed_checkpoint(log, signer, Publication(file, signer.verifier))
@@ -93,7 +93,7 @@ def witness_request(log: LogStore, note: str, old_size: int) -> str:
 
 
 def cosign(body: str, key: Path, logs: Sequence[str], state: Path, ts_s: int) -> str:
-    """Answer a request as a witness with its signature line, or raise a ``LogError`` with the reason."""
+    """Answer a request as a witness with a signature line; ``LogError`` with the reason for a refusal."""
     return Witness(read_signer(key), [Verifier.parse(log) for log in logs], state).cosign(body, ts_s)
 
 

@@ -20,7 +20,7 @@ MAX_ENTRIES = 1000
 
 @dataclass(frozen=True)
 class PublicLog:
-    """The run log of a store; unsigned without ``signer``. ``published`` keeps its newest checkpoint."""
+    """The run log of a store; unsigned without ``signer``. ``published`` stores its newest checkpoint."""
 
     database: Database
     signer: Signer | None = None
@@ -53,7 +53,7 @@ class PublicLog:
         return {"entries": [{"index": index, "entry": entry.decode()} for index, entry in found]}
 
     def consistency(self, first: int, second: int) -> ConsistencyResponse:
-        """Return hashes which prove that the log at ``second`` entries extends it at ``first``.
+        """Return hashes that prove that the log at ``second`` entries extends the log at ``first`` entries.
 
         Raises
         ------

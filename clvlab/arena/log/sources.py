@@ -22,7 +22,7 @@ from clvlab.log.log import LogRows, RunCounts, counts
 from clvlab.log.tree import tree_root
 
 PAGE = 1000
-_MAX_BODY = 16 * 2**20  # a page of the longest names, each character escaped twice, is smaller
+_MAX_BODY = 16 * 2**20  # larger than a page of the longest names with each character escaped twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SourceLimits:
 class Head:
     """The keeper's statement about a log: size, root and counts at one time, and a checkpoint if it is signed.
 
-    A damaged log has no ``root``, and ``fault`` says why.
+    A damaged log has no ``root``, and ``fault`` states the reason.
     """
 
     size: int
@@ -87,7 +87,7 @@ def entries_of(source: LogSource, size: int, limits: SourceLimits) -> Iterator[b
         entries = source.page(since, limit)
         for expected, (index, entry) in enumerate(entries[:limit], since):
             if index != expected or type(index) is not int:
-                detail = f"where entry {expected} of {size} must stand, the log gives entry {str(index)[:20]!a}"
+                detail = f"where entry {expected} of {size} must be, the log has entry {str(index)[:20]!a}"
                 raise EntryMissingError(expected, detail)
             yield entry
         if len(entries) != limit:
@@ -149,13 +149,13 @@ class _Service:
         try:
             return [(one["index"], one["entry"].encode()) for one in self._json(path)["entries"]]
         except (KeyError, TypeError, AttributeError) as error:
-            raise LogError(f"{self._url}{path} is no page of entries: {error!r}") from error
+            raise LogError(f"{self._url}{path} is not a page of entries: {error!r}") from error
 
     def _json(self, path: str) -> Any:
         try:
             return orjson.loads(self._get(path) or b"")
         except orjson.JSONDecodeError as error:
-            raise LogError(f"{self._url}{path} is no JSON: {error}") from error
+            raise LogError(f"{self._url}{path} is not JSON: {error}") from error
 
     def _get(self, path: str, *, may_lack: bool = False) -> bytes | None:
         seconds = min(self._limits.request_s, self._deadline - time.monotonic())

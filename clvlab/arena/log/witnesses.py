@@ -52,7 +52,7 @@ class WitnessWatch:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; one that waits for a witness is left behind. Idempotent."""
+        """End the thread, without waiting for a witness that does not answer. Idempotent."""
         self._stopping.set()
 
     def look(self) -> None:

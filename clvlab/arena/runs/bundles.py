@@ -106,7 +106,7 @@ def disclose(path: Path, seq: int) -> bytes:
     verification = verify(run, receipts)
     if not verification.passed:
         wrong = next(check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL)
-        raise BundleError(f"run {run.run_id} does not verify, nothing of it is disclosed: {wrong}")
+        raise BundleError(f"run {run.run_id} does not verify, so nothing is disclosed: {wrong}")
     return canonical(disclosure(run, seq))
 
 
@@ -160,7 +160,7 @@ def push_stored(path: Path, url: str) -> str:
 def _check(verification: Verification) -> None:
     if not verification.passed:
         wrong = next(check.detail for check in verification.checks.values() if check.verdict == Verdict.FAIL)
-        raise BundleError(f"run {verification.run_id} does not verify, nothing of it is pushed: {wrong}")
+        raise BundleError(f"run {verification.run_id} does not verify, so nothing is pushed: {wrong}")
 
 
 def _put(files: dict[str, bytes], url: str, name: str) -> str:

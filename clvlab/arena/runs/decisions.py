@@ -170,7 +170,7 @@ class RunDecisions:
 
 
 def decision_rows(run: SealedRun, evidence_hash: str) -> pl.DataFrame:
-    """Return ``DECISION_ROWS`` of a stored run, names as ``Enum`` and integers as narrow as they fit.
+    """Return ``DECISION_ROWS`` of a stored run, with names as ``Enum`` and integers in the smallest type that fits.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def decision_rows(run: SealedRun, evidence_hash: str) -> pl.DataFrame:
     """
     found = sha256(run.events)
     if found != evidence_hash:
-        raise EvidenceError(f"its evidence has {found}, recorded at the seal was {evidence_hash}")
+        raise EvidenceError(f"its evidence has {found}, but the seal recorded {evidence_hash}")
     read = Run(run)
     evidence, scored = read.evidence, read.scores
     if score_lines(scored) != run.scores:

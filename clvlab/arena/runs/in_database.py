@@ -79,7 +79,7 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[Result
     if verification.scores is None or verification.outcomes is None or started is None:
         return []
     binding = started["binding"]
-    # Each live run of a fixture has its own capture, so the first result counts whatever its capture.
+    # Each live run of a fixture has its own capture, so captures do not matter: the first result counts.
     fixture_ids, content_hash = binding["fixture_ids"], binding["content_hash"] or started["source_mode"]
     agent_ids = [agent["agent_id"] for agent in started["agents"]]
     new = {agent_id: claim((owner, agent_id), content_hash, fixture_ids) for agent_id in agent_ids}
@@ -119,7 +119,6 @@ def _of_new(scores: pl.DataFrame, new: Mapping[str, Collection[int]]) -> pl.Data
 
 
 def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, Sums]:
-    """Sum the scores of every agent in one pass."""
     decided = scores.group_by("agent_id").agg(decision_count=pl.len())
     summed = outcomes(scores, tuple(agent_ids))
     for other in (forecast_errors(scores), decided):
@@ -135,11 +134,11 @@ class DatabaseRecorder:
 
     database: Database
     owner: str  # owner of the commitments
-    clock: Callable[[], int]  # UTC milliseconds, which are logged but are in no run
+    clock: Callable[[], int]  # UTC milliseconds; they are in the log, but not in runs
     # Called in the transaction that stores a run.
     also: Callable[[Connection, Run], None] = lambda connection, done: None  # noqa: ARG005
     ranked: bool = True  # whether runs are added to the standings
-    # Called in the transaction that commits to a run, which it may refuse.
+    # Called in the transaction that commits to a run; it may refuse the run.
     before: Callable[[Connection], None] = lambda connection: None  # noqa: ARG005
 
     @property
@@ -250,7 +249,7 @@ def keep(connection: Connection, done: Run, anchoring: RunAnchors | None, now_ms
         conclude(log, run.run_id, run.manifest_hash, run.content_hash, now_ms, failed_audits=done.failed_audits)
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
     row = runs.row(connection, run.run_id)
-    if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # removed runs keep theirs
+    if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # a removed run keeps its own
         added = results(verification, row["owner"] or ANYBODY, stored_claim(connection, run.run_id))
         standings.add(connection, [_with_knowledge(connection, result, done) for result in added], anchor.status)
     return anchor

@@ -102,7 +102,7 @@ def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentR
 
 
 def _by_date(scored: pl.DataFrame) -> Html:
-    """Draw the sum by the time of the last scored decision on each fixture, as evidence rows lack the time of the close."""
+    """Draw the sum by the time of the last scored decision on each fixture, because evidence rows lack the close's time."""
     last = scored.select(pl.col("ts_ms").max().over("fixture_id"))["ts_ms"]
     found = cumulative(scored["clv_bps"], scored["fixture_id"], last)
     columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))

@@ -225,7 +225,7 @@ def against_the_record(row: RunRow, run: SealedRun, fresh: Verification) -> Veri
     if fresh.scores is not None:  # otherwise a check states why the evidence can't be read
         checks["evidence_integrity"] = evidence_integrity(sealed, fresh.recomputed_evidence_hash)
     if bound != run.manifest_hash:
-        detail = f"the manifest has {run.manifest_hash}, recorded at the seal was {bound or 'nothing'}"
+        detail = f"the manifest has {run.manifest_hash}, but the seal recorded {bound or 'nothing'}"
         checks["manifest_bound"] = Check(Verdict.FAIL, detail)
     return replace(fresh, evidence_hash=sealed, verified=fresh.recomputed_evidence_hash == sealed, checks=checks)
 

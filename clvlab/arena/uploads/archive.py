@@ -1,7 +1,7 @@
-"""Unpacking an archive of a pack: plain files under the names of a pack's files, once each.
+"""Unpacking an archive of a pack: plain files with the names of a pack's files, each once.
 
-Each entry must have one of these names, and its bytes are written to the file of that name. So an entry can't reach out of the
-folder, and links and devices are never made.
+Each entry must have one of these names, and its bytes are written to the file of that name. So an entry can't leave the
+folder, and no links or devices are made.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
         except UNPACKABLE as error:
             if isinstance(error, tarfile.ReadError) and not unpacked.entries:
                 raise UploadRefusedError(
-                    "the body is no archive of a pack (zip, tar or tar.gz); a source file needs its source, as in ?source=csv"
+                    "the body is not an archive of a pack (zip, tar or tar.gz); a source file needs a source, as ?source=csv"
                 ) from error
             raise UploadRefusedError(f"the archive can't be read to its end: {error!s:.200}") from error
 
@@ -76,7 +76,7 @@ class _Unpacker:
         self._names[folded] = name
         source = entry.opened()
         if source is None:
-            raise UploadRefusedError(f"the archive's entry {quoted} is no plain file")
+            raise UploadRefusedError(f"the archive's entry {quoted} is not a plain file")
         path = self._folder / name
         path.parent.mkdir(exist_ok=True)
         with closing(source), path.open("xb") as file:
@@ -109,8 +109,8 @@ def _check_name(name: str, quoted: str) -> None:
         return
     if parts[-1] in _FILES or (len(parts) > 1 and _RAW in parts[1:]) or not parts[-1]:
         files = ", ".join(_FILES[:2])
-        raise UploadRefusedError(f"the archive's entry {quoted} stands in a folder: {files} and the like stand at its top")
-    raise UploadRefusedError(f"the archive's entry {quoted} is no file of a pack: {', '.join(_FILES)} and raw/* are")
+        raise UploadRefusedError(f"the archive's entry {quoted} is in a folder: {files} and similar files must be at its top")
+    raise UploadRefusedError(f"the archive's entry {quoted} is not a file of a pack: {', '.join(_FILES)} and raw/* are")
 
 
 def _is_raw(name: str) -> bool:

@@ -12,7 +12,7 @@ from clvlab.store.database import Connection
 
 @dataclass(frozen=True)
 class Packs:
-    """A catalog as one owner sees it; without an owner it equals the catalog.
+    """A catalog as seen by one owner; without an owner it is the plain catalog.
 
     A pack of the catalog takes precedence over an upload; ``entries`` and ``packs`` list the catalog alone.
     """

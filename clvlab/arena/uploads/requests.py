@@ -37,11 +37,11 @@ class UploadRequest(BaseModel):
     Attributes
     ----------
     pack_id
-        Id of the new pack of a source file; of an archive, the id that it must have.
+        Id of the new pack of a source file; for an archive, the id that it must have.
     source
-        Importer of a source file; null is an archive of a pack.
+        Importer of a source file; null means an archive of a pack.
     filename
-        Name of the source file; it is kept in the pack, and its ending says how it is compressed.
+        Name of the source file; it is stored in the pack, and its ending shows the compression.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,7 +79,7 @@ class UploadRequest(BaseModel):
             raise ValueError("a source file needs a pack_id for the pack that is made of it")
         superfluous = sorted(self.model_fields_set - _OF_AN_ARCHIVE - {"source"}) if self.source is None else []
         if superfluous:
-            raise ValueError(f"{superfluous[0]} goes with a source: an archive holds a pack that is made already")
+            raise ValueError(f"{superfluous[0]} needs a source: an archive already holds a pack")
         return self
 
     @property

@@ -1,7 +1,7 @@
 """Uploads of owners: receive, verify, keep, list, delete.
 
-A pack's files are in ``<folder>/<SHA-256 of the owner>/<pack_id>``. The row of a pack decides: files without a row do not
-count, and a pack whose files differ from its row is not available.
+A pack's files are in ``<folder>/<SHA-256 of the owner>/<pack_id>``. The row of a pack is decisive: files without a row do
+not count, and a pack with files that differ from its row is not available.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from clvlab.store.uploads import UploadRow
 _WORKER = "clvlab.arena.uploads.worker"
 _MAX_ANSWER = 1 << 16
 _MAX_REASON = 1_000
-# The environment of the process; it lacks the service's settings, which may hold a password.
+# The environment of the process; without the service's settings, because they may hold a password.
 _KEPT = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
 
@@ -176,7 +176,7 @@ class Uploads:
             for known in [known for known in kept if known["content_hash"] == pack.content_hash]:
                 if self._is_there(known):
                     return known, False
-                rows.delete(connection, owner, known["pack_id"])  # its files are lost, and this upload replaces them
+                rows.delete(connection, owner, known["pack_id"])  # its files are lost, so this upload replaces it
                 kept.remove(known)
             self._check_room(row, kept)
             rows.add(connection, row)
@@ -201,7 +201,7 @@ class Uploads:
             raise UploadConflictError("too_large", detail)
 
     def all(self, owner: str) -> UploadedPackList:
-        """List an owner's packs, by id; those whose files changed are left out."""
+        """List an owner's packs, by id, without those whose files have changed."""
         with self.database.read() as connection:
             kept = rows.of_owner(connection, owner)
         return {"packs": [self._info(row) for row in kept if self._is_there(row)]}
@@ -224,7 +224,7 @@ class Uploads:
         try:
             return open_entry(self._folder(row), row["entry"])
         except (PackError, OSError) as error:
-            raise UnknownPackError(f"pack {pack_id!r} is not what was uploaded and so not available: {error}") from error
+            raise UnknownPackError(f"pack {pack_id!r} differs from the upload, so it is not available: {error}") from error
 
     def delete(self, owner: str, pack_id: str) -> None:
         """Delete one of an owner's packs; sealed runs over it stay verifiable.

@@ -83,19 +83,19 @@ class Lab(Verbs):
         grace_s: int = GRACE_S,
         progress: Callable[[LiveView], None] | bool = True,
     ) -> Result:
-        """Let agents decide on paper while the odds of a fixture arrive, and return the sealed run when its window closes.
+        """Let agents decide on paper while the odds of a fixture arrive, and return the run, sealed when its window closes.
 
-        The laboratory's log commits to the run before its first message, and the messages are kept as a pack for replay. After
-        an interrupt the same call continues the run; missed messages leave a gap. ``lab.live`` has a folder for each open run.
+        The laboratory's log commits to the run before its first message, and its messages become a pack for replay. After an
+        interrupt the same call continues the run; missed messages leave a gap. ``lab.live`` has a folder for each open run.
 
-        A service follows its own feed: a single template is deployed, and several compete.
+        A service follows its own feed: it deploys a single template, or lets several compete.
 
         Parameters
         ----------
         agents
             As for ``compete``, or one agent.
         feed
-            Name of a feed, or a feed; by default the feed that ``CLVLAB_FEED`` names.
+            Name of a feed, or a feed; by default the feed in ``CLVLAB_FEED``.
         fixture
             A fixture id of the feed; by default the next fixture to kick off.
         window, policy
@@ -117,7 +117,7 @@ class Lab(Verbs):
         SourceError, DecisionError
             No message about the fixture came; there is no agent, two agents have one name, or all agents failed.
         UnsupportedError
-            A service got an agent of yours, a feed, a window, a policy or a time.
+            A service got your own agent, a feed, a window, a policy or a time.
 
         Examples
         --------
@@ -149,7 +149,7 @@ class Lab(Verbs):
         Raises
         ------
         SourceError, OddsError, PackFormatError
-            The files are unreadable, or other odds have the name.
+            The files are unreadable, or other odds already have the name.
         UnsupportedError
             The laboratory is at a service, whose operator admits packs.
 
@@ -187,8 +187,8 @@ class Lab(Verbs):
         feed
             Name of a feed, with its keys in variables ``CLVLAB_*``; or a feed.
         out
-            Folder of the new pack. Until it is made, the segments are in ``<out>.capture``; an unfinished capture there is
-            continued.
+            Folder of the new pack. Until the pack is made, the segments are in ``<out>.capture``; an unfinished capture there
+            continues.
         fixtures
             Fixture ids; all by default.
         until
@@ -230,7 +230,7 @@ class Lab(Verbs):
         params: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Result:
-        """Deploy a template at a service as an instance of the caller, and return its run once it is sealed.
+        """Deploy a template at a service as an instance of the caller, and return its run when it is sealed.
 
         Parameters
         ----------
@@ -279,8 +279,8 @@ class Lab(Verbs):
         """Plan a search with a hold-out before the search starts.
 
         The laboratory's log gets a hash of grid, agent, objective, folds and hold-out. Until ``plan.open()``, no call of this
-        laboratory reads the held-out fixtures, in any pack; a service over the same database may read them. The same plan
-        again returns the first one.
+        laboratory reads the held-out fixtures, in any pack; a service over the same database may read them. A repeated call
+        with the same plan returns the first one.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class Lab(Verbs):
         Raises
         ------
         StatisticsError
-            The grid, hold-out, number of folds, seed or measure is impossible; or a held-out fixture has the same ticks as a
+            The grid, hold-out, number of folds, seed or measure is not possible; or a held-out fixture has the same ticks as a
             training fixture.
         HeldOutError
             Another plan holds out some of the fixtures.

@@ -72,7 +72,7 @@ class Listing(Exportable):
 
 
 class _Standings(Listing):
-    """A leaderboard with a separate table for agents that may know the past."""
+    """A leaderboard with a separate table for agents that may know past prices."""
 
     def _tables(self, rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
         parts = {"": rows.remove("hindsight_possible"), ANSWERS_PUBLIC: rows.filter("hindsight_possible")}
@@ -95,7 +95,7 @@ class AgentListing(Listing):
 
 
 def _parameters(card: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a template, without bounds that only come from the width of a number."""
+    """Yield the rows of a template, without the bounds that every number of this width has."""
     defaults = catalogued(card["strategy"])["defaults"]
     for one in card["parameters"]:
         bounds = re.sub(r" and at most 9007199254740(991)?$", "", one["bounds"])
@@ -129,7 +129,7 @@ def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[s
 
 
 def list_standings(rows: Iterable[Mapping[str, Any]], where: str) -> Listing:
-    """List agents by pooled mean CLV, first those that can't know the past; ``rank`` is among all agents."""
+    """List agents by pooled mean CLV; agents that can't know past prices come first, and ``rank`` is among all agents."""
     made = [tuple(row[name] for name in _STANDINGS) for row in rows]
     title = f"Leaderboard of {where}: agents by mean CLV (bps of probability) over all their runs"
     frame = _frame(made, _STANDINGS).sort("hindsight_possible", maintain_order=True)

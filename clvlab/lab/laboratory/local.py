@@ -1,4 +1,4 @@
-"""Packs and runs on this machine: in memory, in a SQLite file with folders, or not kept."""
+"""Packs and runs on this machine: in memory, in a SQLite file with folders, or not stored."""
 
 from __future__ import annotations
 
@@ -175,11 +175,10 @@ class LocalBackend:
         return imported.open(captured.pack_id)
 
     def _check_open(self) -> None:
-        if self._closed:  # a sweep may outlive its laboratory, and still be asked to seal
+        if self._closed:  # a sweep may outlive its laboratory, and still get a request to seal
             raise UnsupportedError("this laboratory was closed: open it again with clvlab.Lab(...)")
 
     def _spec(self, request: RunRequest, agents: Sequence[AgentSpec], kind: str = "backtest") -> ReplaySpec:
-        """Return the spec of a run."""
         self._check_open()
         found = [agent.resolve(request.window) for agent in agents]
         pack = self.pack(request.pack).source
@@ -196,7 +195,7 @@ class LocalBackend:
 
     @property
     def keeps(self) -> bool:
-        """Whether runs are kept, in memory or in a file."""
+        """Whether the laboratory stores runs, in memory or in a file."""
         return self._runs is not None
 
     def sweep(
@@ -254,7 +253,7 @@ class LocalBackend:
         return Result(Run(sealed, self._store.receipts(run_id), packs, anchor), self._view_file(content_hash))
 
     def _keep_view(self, pack: reader.Pack) -> None:
-        """Keep the view file of a derived pack, so that its runs can be read again."""
+        """Store the view file of a derived pack, so that its runs can be read again."""
         content = view_file(pack)
         if content and self._runs is not None:
             path = self._view_path(pack.content_hash)

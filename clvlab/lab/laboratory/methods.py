@@ -131,7 +131,7 @@ class Verbs:
     def verify(self, run: str | Result | Run) -> VerificationResult:
         """Recompute the proof of a kept run from the stored bytes, on this machine or at the service.
 
-        A service also looks up the anchor on its chain; ``open_run(run_id).verify()`` always recomputes on this machine.
+        A service also looks up the anchor on its chain. ``open_run(run_id).verify()`` always recomputes on this machine.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Verbs:
     def leaderboard(self) -> Listing:
         """Rank agents by mean CLV, in bps of probability, pooled over all their runs.
 
-        Agents that can't know the past come first, whatever their rank: see ``hindsight_possible``.
+        Agents that can't know past prices come first, whatever their rank: see ``hindsight_possible``.
 
         Examples
         --------
@@ -308,7 +308,7 @@ class Verbs:
         Raises
         ------
         StatisticsError
-            The grid or number of folds is impossible, no point has an interval in training, or the measure is unknown.
+            The grid or number of folds is not possible, no point has an interval in training, or the measure is unknown.
         UnknownPackError, UnknownFixtureError, UnknownAgentError, AgentError, DecisionError
             As for ``sweep``.
         UnsupportedError
@@ -344,7 +344,7 @@ class Verbs:
     ) -> Result:
         """Replay a pack through an agent, score it by the law, and seal the run.
 
-        A laboratory keeps a repeated run once. A service backtests its templates only.
+        A laboratory stores a repeated run only once. A service backtests its templates only.
 
         Parameters
         ----------
@@ -365,9 +365,9 @@ class Verbs:
         policy
             Limits of paper execution; scores do not depend on them.
         audit
-            Whether to audit an agent of yours for look-ahead before the seal.
+            Whether to audit your own agent for look-ahead before the seal.
         stepped
-            Whether an agent of yours runs in steps, without an audit, in a process that the system must be able to isolate. A
+            Whether your own agent runs in steps, without an audit, in a process that the system must be able to isolate. A
             ``clvlab.TickAgent`` gets each message after its answer to the one before. Any other agent gets blocks of messages,
             cut at unpredictable places, and its decisions are compared with those of a process without cuts.
 
@@ -384,7 +384,7 @@ class Verbs:
         ArgumentError
             ``audit=False`` was passed, although the agent is never audited.
         UnsupportedError
-            A service got an agent of yours, a transcript, or ``audit=False``.
+            A service got your own agent, a transcript, or ``audit=False``.
 
         Examples
         --------
@@ -418,7 +418,7 @@ class Verbs:
 
         Bets on one side of a market at one tick are one decision, with stakes summed in cents; ``.bets`` has every row.
         Rows without a tick are in ``.unmatched`` with a reason, and are not in the evidence. ``edge_own_price_bps`` uses the
-        bettor's own, unverified price. Only the meaning of columns is guessed, from usual names; ``.columns`` shows it.
+        bettor's own, unverified price. Usual names of columns show their meaning; ``.columns`` shows the result.
 
         Parameters
         ----------
@@ -430,7 +430,7 @@ class Verbs:
             A pack, its id, or the path of its folder.
         columns
             Columns by meaning, as ``{"time": "placed_at"}``: ``time``, ``date``, ``fixture``, ``home``, ``away``, ``kickoff``,
-            ``market``, ``side``, ``price``, ``stake``, ``book``, ``result``; None ignores one.
+            ``market``, ``side``, ``price``, ``stake``, ``book``, ``result``; with None the meaning has no column.
         market
             The market of every row, in place of a column.
         odds_format
@@ -540,7 +540,7 @@ class Verbs:
         DecisionError
             There is no agent, or two agents have one name.
         UnsupportedError
-            A service got an agent of yours, more than one fixture, a window, a policy, or ``audit=False``.
+            A service got your own agent, more than one fixture, a window, a policy, or ``audit=False``.
 
         Examples
         --------

@@ -55,7 +55,7 @@ _PAUSE_S = 1.0
 
 
 class HttpBackend:
-    """A service; unsupported calls are refused, and the error names an alternative."""
+    """A service; it refuses unsupported calls, and the error names an alternative."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.where = url
@@ -97,7 +97,7 @@ class HttpBackend:
 
     def _check_audited(self, request: RunRequest) -> None:
         if not request.audit:
-            raise UnsupportedError(f"{self.where} audits as it sees fit: audit=False is for a Lab() here")
+            raise UnsupportedError(f"{self.where} decides itself about audits: audit=False is for a Lab() here")
 
     def backtest(self, request: RunRequest, agent: AgentSpec) -> Result:
         strategy = self._template(agent, "backtest")
@@ -148,7 +148,7 @@ class HttpBackend:
         own = _changed_fields(replace(request, fixture=None), LiveRequest())
         if own:
             raise UnsupportedError(
-                f"{self.where} follows its own feed, by rules and times of its own: give {own} to a Lab() here"
+                f"{self.where} follows its own feed, with its own rules and times: give {own} to a Lab() here"
             )
         for agent in agents:
             self._template(agent, "follow")
@@ -230,7 +230,6 @@ class HttpBackend:
 
 
 def _changed_fields(request: RunRequest | LiveRequest, default: RunRequest | LiveRequest) -> str:
-    """Return the names of the fields that differ from the default."""
     names = [one.name for one in fields(request)]
     return ", ".join(name for name in names if getattr(request, name) != getattr(default, name))
 
@@ -251,7 +250,6 @@ def _named_pack(request: RunRequest) -> str:
 
 
 def _limits(policy: PolicyEnvelope) -> dict[str, Any] | None:
-    """Return the limits that differ from the defaults."""
     own, defaults = asdict(policy), asdict(PolicyEnvelope())
     return {name: value for name, value in own.items() if value != defaults[name]} or None
 
@@ -274,7 +272,6 @@ class LiveProgress:
 
 
 def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> RunProgress:
-    """Wait until a run has ended, and return its last state."""
     try:
         while (state := client.progress(run_id))["status"] in _UNDER_WAY:
             try:

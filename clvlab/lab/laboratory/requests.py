@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Arguments of the verbs, checked by value.
 
 
-# These are here and not where they are defined, because scoring code imports only necessary modules.
+# They are here and not next to the definitions, because scoring code imports only necessary modules.
 for _settings in (Window, PolicyEnvelope):
     fields_checked(_settings)
 _WINDOW, _POLICY = Window(), PolicyEnvelope()
@@ -52,7 +52,7 @@ def pack_argument(pack: Any) -> Pack | str | Path:
         raise UnknownPackError(f"{message}: make one of it first, pack = clvlab.import_odds('csv', frame, 'my-pack')")
     if isinstance(pack, list | tuple):
         raise UnknownPackError(f"{message}: clvlab.backtests takes several packs")
-    raise UnknownPackError(f"{message}; clvlab.packs() lists those at hand")
+    raise UnknownPackError(f"{message}; clvlab.packs() lists the available ones")
 
 
 def window_argument(window: Any) -> Window:
@@ -88,7 +88,7 @@ def check_audit(cuts: Any, seed: Any, max_rows: Any) -> None:
         if type(number) is not int or number < 1:
             raise AgentError(f"{name} of an audit must be a whole number of at least 1, not {number!r:.80}")
     if seed is not None and (type(seed) is not int or seed < 0):
-        raise AgentError(f"a seed is a whole number of at least 0, or None for one that nobody knows, not {seed!r:.80}")
+        raise AgentError(f"a seed is a whole number of at least 0, or None for a random one, not {seed!r:.80}")
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """Settings of a capture; empty fixtures mean all, and without ``until_ts_ms`` there is no end time."""
+    """Settings of a capture; no fixtures means all, and without ``until_ts_ms`` there is no end time."""
 
     fixtures: tuple[int, ...]
     until_ts_ms: int | None
@@ -227,7 +227,6 @@ def agent_specs(
 
 
 def _entry(own: Any, name: str | None = None) -> AgentSpec:
-    """Return the entry of an agent, which may come with its parameters."""
     if name is not None and not isinstance(name, str):
         raise AgentError(f"an agent enters under a name, a text, not {name!r:.80}")
     match own:

@@ -190,7 +190,7 @@ def make_plan(
 
 
 def _agent_of(entry: AgentSpec, grid: Mapping[str, Sequence[Any]], request: RunRequest) -> dict[str, Any]:
-    """Return the description of an agent that all points of a grid share."""
+    """Return the description of the agent that all points of a grid share."""
     for point in grid_points(grid):
         with at_point(point):
             agent = resolve(entry.agent, point, request.window)

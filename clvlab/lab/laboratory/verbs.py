@@ -53,7 +53,7 @@ def lookahead_audit(
     seed
         Seed of the cuts; random by default, and named in the report.
     max_rows
-        A tape with more rows is audited on some of its fixtures only; at least 100 of these are drawn without regard to the
+        A tape with more rows is audited on some of its fixtures only; at least 100 of them are drawn without regard to the
         agent's decisions.
 
     Examples
@@ -111,8 +111,8 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
     ----------
     where
         An id such as ``"starter"``, the path of a folder or view file, or a URL such as ``s3://bucket/pack``. A folder is
-        verified on opening; at a URL, each fixture is verified when it is read. A view file needs its packs in its folder or
-        in clvlab.
+        verified when it is opened; at a URL, each fixture is verified when it is read. The packs of a view file must be in
+        its folder or come with clvlab.
     content_hash
         The expected hash, as ``sha256:<hex>``.
 
@@ -164,10 +164,10 @@ def concat(packs: Sequence[Pack | str | Path]) -> Pack:
 
 @names_checked
 def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path | None = None) -> Joined:
-    """Return the first pack with the prices of the others as books; it keeps its own ticks, closes and ids.
+    """Return the first pack with the prices of the others as books. It keeps its own ticks, closes and ids.
 
-    Fixtures are matched one to one by teams, kickoff and prices; ambiguous or contradictory matches are refused, and
-    ``.matching`` lists all. Agents with ``books=True`` see the books, each price from the first tick at or after its time;
+    Fixtures are matched one to one by teams, kickoff and prices. Ambiguous or contradictory matches are refused;
+    ``.matching`` lists all. Agents with ``books=True`` see the books, each price from the first tick at or after its time.
     ``Window(close_source=...)`` takes the closes from one of the books.
 
     Parameters
@@ -245,7 +245,7 @@ def import_odds(
         ``pmxt``, ``polymarket``, ``the-odds-api``, ``trades`` or ``txline``; None detects it from the files.
     paths
         Files or folders; for ``csv``, ``parquet`` and ``football-data`` also a frame of Polars, pandas or another Arrow
-        library, with a named index as a column. The hash of a frame is that of its CSV, see
+        library, with a named index as a column. A frame has the hash of its CSV, see
         ``clvlab.sources.tables.files.frame_csv``.
     out
         Folder of the new pack, whose name becomes the pack id.
@@ -379,9 +379,8 @@ def agents() -> AgentListing:
 
 
 def _not_a_pack_error(where: object) -> UnknownPackError:
-    """Return the error for a value that does not name a pack."""
     if isinstance(where, Pack):
-        return UnknownPackError(f"{where.pack_id!r} is open already: use it as it is")
+        return UnknownPackError(f"{where.pack_id!r} is already open: use it directly")
     try:
         pack_argument(where)
     except UnknownPackError as error:

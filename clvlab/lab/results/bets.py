@@ -54,9 +54,9 @@ class GradedBets(Result):
     def bets(self) -> Scores:
         """One row per bet of the record.
 
-        ``told_*`` columns have the text of each cell; ``unmatched`` and ``detail`` say why a row is not on the tape; ``seq,
-        reason, entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps`` and ``at_close`` belong to its decision;
-        ``flags`` are from ``clvlab.bets.grades.FLAGS``. ``own_odds_milli, own_result, edge_own_price_bps`` and
+        Columns ``told_*`` have the text of each cell of the record. ``unmatched`` and ``detail`` say why a row is not on the
+        tape. ``seq, reason, entry_prob_bps, odds_milli, close_prob_bps, clv_bps, edge_bps`` and ``at_close`` belong to its
+        decision. ``flags`` are from ``clvlab.bets.grades.FLAGS``. ``own_odds_milli, own_result, edge_own_price_bps`` and
         ``profit_own_price`` are unverified claims of the bettor.
         """
         return Scores(self._rows.frame)

@@ -76,7 +76,7 @@ class Pack(Exportable):
 
     @property
     def grade(self) -> str:
-        """Evidence in the pack of the origin of its messages: ``not shown`` or ``self-consistent``."""
+        """What the pack itself shows about the origin of its messages: ``not shown`` or ``self-consistent``."""
         return self.source.grade.value
 
     @property
@@ -127,14 +127,14 @@ class Pack(Exportable):
         Parameters
         ----------
         league, season
-            One or several names, as the pack spells them: ``E0``, ``2025-26``.
+            One or several names, in the pack's spelling: ``E0``, ``2025-26``.
         after, before
-            Kickoffs from ``after`` up to, not including, ``before``: a day from midnight UTC, or a time with its zone. Fixtures
+            Kickoffs at or after ``after`` and before ``before``: a day from midnight UTC, or a time with its zone. Fixtures
             without a kickoff are left out.
         fixtures
             Fixture ids.
         markets
-            Prefixes of market keys. Agents see no other markets, and a window ends by the remaining messages;
+            Prefixes of market keys. Agents see no other markets, and the remaining messages decide where a window ends.
             ``Window(market_allowlist=...)`` scores some markets and shows all.
         max_overround
             A message with a larger overround, such as 0.15, is marked suspended, without prices.
@@ -170,7 +170,7 @@ class Pack(Exportable):
 
     @property
     def removed(self) -> pl.DataFrame:
-        """One row per filter of a view, in their order, with the number of removed items; empty for any other pack."""
+        """One row per filter of a view, in their order, with the number of removed items; empty for other packs."""
         source = self.source
         return removed(source) if isinstance(source, DerivedPack) else pl.DataFrame(schema=REMOVED)
 
@@ -185,7 +185,7 @@ class Pack(Exportable):
         """
         content = view_file(self.source)
         if not content:
-            raise ViewError(f"{self.pack_id!r} is no view, but a pack of its own: keep its folder")
+            raise ViewError(f"{self.pack_id!r} is a pack with its own files, not a view: keep its folder")
         if Path(path).suffix != ".json":
             raise ViewError(f"a view file ends in .json, not as {str(path)!r}")
         replace_file(Path(path), content)
@@ -335,7 +335,7 @@ def _rows(source: str, ours: dict[int, str], theirs: dict[int, str], found: Matc
         named = "; ".join(ours[number] for number in one.first), "; ".join(theirs[number] for number in one.second)
         yield source, "refused", list(one.first), list(one.second), *named, None, None, None, None, one.reason
     for number in found.first_alone:
-        yield source, "alone", [number], [], ours[number], "", None, None, None, None, "nothing in the other source is like it"
+        yield source, "alone", [number], [], ours[number], "", None, None, None, None, "the other source has no such fixture"
     for number in found.second_alone:
         yield (
             source,
@@ -348,5 +348,5 @@ def _rows(source: str, ours: dict[int, str], theirs: dict[int, str], found: Matc
             None,
             None,
             None,
-            "nothing in the first source is like it",
+            "the first source has no such fixture",
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PlanOpener(Protocol):
-    """Records the opening of a hold-out for a configuration, and runs it there."""
+    """Records that a hold-out is opened for a configuration, and runs the configuration there."""
 
     def __call__(self, params: Mapping[str, Any], *, again: bool) -> Result: ...
 
@@ -95,7 +95,7 @@ class SearchPlan(Exportable):
         params
             A point of the grid; by default the best in a sweep of the training fixtures.
         again
-            Whether to open for a configuration other than before, which the log then shows. The same configuration always
+            Whether to open the hold-out for a second configuration, which the log then shows. The same configuration always
             returns the same run.
 
         Raises

@@ -1,4 +1,4 @@
-"""The results of a sealed run, which is made here, or read from a store or a service."""
+"""The results of a sealed run, made here or read from a store or a service."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ class Result(Exportable):
     def scores(self) -> Scores:
         """``SCORES``: one row per decision of all agents, including abstentions and invalid decisions.
 
-        ``at_close`` is whether the entry is at the closing message of its market. ``in_gap`` is whether a gap of the pack's
-        capture touches entry or close, or ``None`` without the pack.
+        ``at_close`` says whether the entry is at the closing message of its market. ``in_gap`` says whether a gap of the
+        pack's capture touches entry or close; it is ``None`` without the pack.
         """
         run = self.read
         try:
@@ -177,7 +177,7 @@ class Result(Exportable):
         resamples
             Number of sign flips by fixture.
         draws
-            Number of moves of the decisions to other fixtures, and to later messages.
+            Number of times that decisions are moved to other fixtures, and to later messages.
         seed
             Seed of flips and moves.
 
@@ -260,7 +260,7 @@ class Result(Exportable):
         span_ms
             First and last time of the picture, UTC milliseconds; the whole market by default.
         only
-            A tear sheet of some decisions, or its ``.selection``; it limits fixtures and markets.
+            A tear sheet of some decisions, or its ``.selection``; it selects fixtures and markets.
 
         Raises
         ------
@@ -316,7 +316,6 @@ class Result(Exportable):
         return agent_id or own[0]
 
     def _part(self, agent_id: str | None) -> Run:
-        """Return the run of one agent, with its pack."""
         meant = self.parts[self.agent_ids.index(self._agent(agent_id))]
         return meant.knowing(pack=self.pack)  # packs are searched once, and not for each agent
 

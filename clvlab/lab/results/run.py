@@ -57,7 +57,7 @@ class VerificationResult(Exportable):
     def __repr__(self) -> str:
         failed = ", ".join(name for name, verdict in self.checks.items() if verdict == "fail")
         named = f" ({failed})" if failed else ""
-        return f"Verification of {self.source.run_id}: {state(self.source)}{named}; next: .frame shows what each check rests on"
+        return f"Verification of {self.source.run_id}: {state(self.source)}{named}; next: .frame shows the basis of each check"
 
     def _repr_html_(self) -> Html:
         return verification_card(self.source)
@@ -135,7 +135,7 @@ class Run:
         if not isinstance(folder, str | Path):
             raise FileError(f"a run is saved in a folder, named by its path, not in {folder!r:.80}")
         if Path(folder).is_file():
-            raise FileError(f"{str(folder)!r:.300} is a file: name the folder in which runs shall lie")
+            raise FileError(f"{str(folder)!r:.300} is a file: name the folder for the runs")
         return run_folder.keep(self.source, folder, self.receipts, self.view)
 
     def push(self, url: str) -> str:
@@ -165,7 +165,6 @@ class Run:
 
 
 def _check_seq(seq: object) -> None:
-    """Refuse a line number that is not a whole number."""
     if type(seq) is not int or seq < 0:
         raise EvidenceError(f"a line of the evidence is named by its number, a whole one from 0 on, not {seq!r:.80}")
 

@@ -62,7 +62,7 @@ class GridWork:
                 "machine, or give ProcessPoolExecutor(4)"
             )
         if not isinstance(self.progress, bool) and not callable(self.progress):
-            raise ArgumentError(f"progress is True, False, or what is called after each point, not {self.progress!r:.80}")
+            raise ArgumentError(f"progress is True, False, or a function called after each point, not {self.progress!r:.80}")
 
 
 def agent_name(agent: str | Agent) -> str:
@@ -128,8 +128,8 @@ def check_draws(level: float, seed: int, resamples: int) -> None:
     check_settings(level, seed, resamples=resamples)
     if resamples < _LEAST_RESAMPLES:
         raise StatisticsError(
-            f"a sweep is judged by {_LEAST_RESAMPLES:,} resamples or more, not {resamples}: with few, one seed announces what "
-            "another does not"
+            f"a sweep is judged by {_LEAST_RESAMPLES:,} resamples or more, not {resamples}: with few, the result depends "
+            "on the seed"
         )
 
 
@@ -145,7 +145,7 @@ def sweep_grid(
     executor: Executor | None = None,
     progress: Progress | bool = True,
 ) -> tuple[Trial, ...]:
-    """Score an agent at every point of a grid; the last parameter changes fastest; see ``clvlab.sweep``.
+    """Score an agent at every point of a grid, in which the last parameter changes fastest; see ``clvlab.sweep``.
 
     ``seal`` backtests a point with its parameters.
     """
@@ -224,9 +224,9 @@ class Sweep(Exportable):
     def frame(self) -> pl.DataFrame:
         """One row per point: parameters, ``n`` decisions, ``fixtures``, mean, ``low``, ``high``, ``t``.
 
-        ``p_alone`` is the one-sided p-value without correction. ``p_family`` is corrected for all trials, and ``p_worst`` too
-        if the unseen fixture loses its whole price; see ``clvlab.statistics.Family``. They are ``None`` with fewer than five
-        fixtures. The means by the other measures come last. Entries at the closing message are left out.
+        ``p_alone`` is the one-sided p-value without correction. ``p_family`` is corrected for all trials, and so is
+        ``p_worst``, for an unseen fixture that loses its whole price; see ``clvlab.statistics.Family``. They are ``None`` with
+        fewer than five fixtures. The means by the other measures come last. Entries at the closing message are left out.
         """
         found = mean_table(self._each, self._measure, self.level)
         table = found.rename({"p_value": "p_alone"})
@@ -237,7 +237,7 @@ class Sweep(Exportable):
 
     @names_checked
     def best(self, by: str | None = None) -> Trial:
-        """Return the point with the highest mean among those with an interval; of equal points, the first.
+        """Return the point with the highest mean among those with an interval; among equal points, the first.
 
         Parameters
         ----------
@@ -312,15 +312,15 @@ class Sweep(Exportable):
         passed = self.frame.filter(pl.col("p_family") < 1 - self.level).height
         alone = self.frame.filter(pl.col("p_alone") < 1 - self.level).height
         head = (
-            f"{len(self.sources)} points, {self.trials} trials on record: by {self._measure.title}, {alone} above zero taken "
-            f"alone, {passed} when all trials are counted"
+            f"{len(self.sources)} points, {self.trials} trials on record: by {self._measure.title}, {alone} above zero "
+            f"uncorrected, {passed} when all trials are counted"
         )
         found = self.family
         if np.isnan(found.scores).all():
             return f"{head}; no point has a t"
         top = int(np.nanargmax(found.scores))
         return (
-            f"{head}; best t {self.frame['t'][top]:.2f}, with a fixture that nobody saw {found.scores[top]:z.2f} on the normal "
+            f"{head}; best t {self.frame['t'][top]:.2f}, with an unseen fixture {found.scores[top]:z.2f} on the normal "
             f"scale, where chance gives {found.expected_max:z.2f}: p {p_value(found.p_values[top])}"
         )
 

@@ -1,4 +1,4 @@
-"""Walk forward: the best point so far is scored on the next fold, fold by fold."""
+"""Walk forward: the best point so far is scored on the next fold, one fold after the other."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class Forward:
     params
         Parameters of the best point.
     train_mean, test_mean
-        Means of the measure, in its unit. The test fold counts decisions after the last training close; `None` without any.
+        Means of the measure, in its unit. The test fold counts decisions after the last training close; `None` if it has none.
     n, removed
-        Number of decisions of the test fold that count, and of those made before the last training close.
+        Number of decisions of the test fold that count, and of those before the last training close.
     """
 
     fold: int
@@ -101,7 +101,7 @@ class WalkForward(Exportable):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per step: fixtures, chosen parameters, means in and out of sample, decisions, removed ones."""
+        """One row per step: fixtures, chosen parameters, means in and out of sample, decisions, removed decisions."""
         rows = [
             {
                 "fold": one.fold,
@@ -119,7 +119,7 @@ class WalkForward(Exportable):
 
     @property
     def removed(self) -> int:
-        """Number of decisions made before the last training close, which do not count."""
+        """Number of decisions before the last training close; they do not count."""
         return sum(one.removed for one in self.steps)
 
     @property

@@ -30,8 +30,8 @@ from clvlab.words import counted
 
 # An invisible widget that fits the plotly figures next to it to the width of the cell.
 #
-# The figure widget draws before its cell is on the page, at a default width, and looks again only when the window
-# changes.
+# The figure widget draws before its cell is on the page, at a default width, and checks the width again only when the
+# window changes.
 
 
 _FITTING_ESM = """
@@ -172,7 +172,7 @@ class ExplorerWidget:
         self.widgets = optional("ipywidgets", "the explorer")
         self.fitter = fitter()
         self.graphs = optional("plotly.graph_objects", "the explorer")
-        self._quiet = False  # while the code itself moves a control
+        self._quiet = False  # true while the code itself moves a control
         self._controls()
         self.keyboard = keyboard(self.press, _LABEL)
         self.figure = self.graphs.FigureWidget()
@@ -255,12 +255,11 @@ class ExplorerWidget:
                 self.speed.value = intervals[min(max(at, 0), len(intervals) - 1)]
 
     def _go(self, messages: int) -> None:
-        """Stop the replay, and move it forward or back by some messages."""
         self.play.playing = False
         self.slider.value = min(max(self.slider.value + messages, 0), self.slider.max)
 
     def _when(self, act: Any) -> Any:
-        """Return a handler that acts when a person moved the control, not when the code did."""
+        """Return a handler that acts only when a person moved the control, not the code."""
         return lambda _: None if self._quiet else act()
 
     def _search(self) -> None:
@@ -273,7 +272,6 @@ class ExplorerWidget:
             self._say()
 
     def _list_fixtures(self, found: pl.DataFrame) -> None:
-        """List fixtures, including the chosen one."""
         rows = self.explorer.fixtures
         chosen = rows.filter(pl.col("fixture_id") == self.explorer.fixture_id)
         listed = pl.concat([found.head(_MOST_FIXTURES), chosen]).unique("fixture_id", keep="first", maintain_order=True)
@@ -340,7 +338,6 @@ class ExplorerWidget:
         self.explorer.seek(None if whole else self.slider.value, self.explorer.span_ms)
 
     def _on_zoom(self, _: Any, limits: Any) -> None:
-        """Draw the visible span in full detail."""
         if self._quiet or not limits:
             return
         span_ms = (_ts_ms(limits[0]), _ts_ms(limits[1]))
@@ -370,7 +367,6 @@ class ExplorerWidget:
             self._open_record(int(trace.customdata[points.point_inds[0]]))
 
     def _step(self, by: int) -> None:
-        """Open the previous or next decision in order of time."""
         seqs = self.explorer.frame["seq"].to_list()
         if not seqs:
             return

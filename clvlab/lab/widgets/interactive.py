@@ -71,7 +71,7 @@ class Interactive(Exportable):
         return {"text/plain": repr(self), "text/html": render("still.html", card=self._repr_html_())}
 
 
-# A widget of HTML whose elements with a ``data-pick`` can be picked, by pointer and by keyboard.
+# A widget of HTML in which elements with a ``data-pick`` can be picked, by pointer and by keyboard.
 
 
 # Arrow keys go from one element to the next, like Tab; the focus stays when the content is drawn again. JupyterLab's

@@ -24,7 +24,7 @@ from clvlab.words import TO_DAY, counted
 
 
 def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
-    """Return a label for each fixture: the teams or otherwise the number, and the UTC date if it is known.
+    """Return a label for each fixture: the teams, or without them the number, and the UTC date if it is known.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Exploration:
         self.source, self.selection = source, selection
         self.followers: list[Callable[[], None]] = []
         if self.fixtures.is_empty():
-            raise StatisticsError(f"nothing was decided of {selection.words}: choose a part that has decisions")
+            raise StatisticsError(f"there is no decision on {selection.words}: choose a part that has decisions")
         first = self.fixtures.sort("decisions", descending=True, maintain_order=True)["fixture_id"][0]
         self._load(first)
         self.show(first)
@@ -87,7 +87,7 @@ class Exploration:
     def fixtures(self) -> pl.DataFrame:
         """One row per replayed fixture: (fixture_id, names, kickoff_ts_ms, decisions, label), in order of the pack.
 
-        A selection keeps only the rows with a selected decision.
+        With a selection, only fixtures with a selected decision.
         """
         decided = self._scores.group_by("fixture_id").agg(decisions=pl.len().cast(pl.Int64))
         replayed = pl.Series(self.source.fixture_ids, dtype=pl.Int64).implode()
@@ -162,7 +162,7 @@ class Exploration:
     def markets(self) -> pl.DataFrame:
         """One row per market of the fixture, on the tape or in a decision: (market_key, decisions).
 
-        A selection keeps only the rows with a selected decision.
+        With a selection, only markets with a selected decision.
         """
         keys = self.tape.series.select("market_key").unique(maintain_order=True)
         decided = self.decisions.drop_nulls("market_key").group_by("market_key").agg(decisions=pl.len().cast(pl.Int64))
@@ -193,7 +193,7 @@ class Exploration:
         return f"bt.explore({self.fixture_id}, {self.market.market_key!r}{more}{only})"
 
     def record(self, seq: int) -> InspectorRecord:
-        """Return the whole inspector record of the decision at event ``seq``, at any position of the replay.
+        """Return the complete inspector record of the decision at event ``seq``, at any position of the replay.
 
         Raises
         ------

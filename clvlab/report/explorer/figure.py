@@ -15,9 +15,9 @@ from clvlab.words import TO_SECOND, amount, percent
 Trace = Mapping[str, object]
 """A trace as plotly takes it, coordinates as arrays or lists."""
 GREEN = "#2f9e44"
-# Colours are visible on white and on black, as in the other pictures.
+# Colours are visible on white and on black, like those of the other pictures.
 SIDE_COLOURS = (BLUE, "#c9822b", "#8b6fc9", "#3aa6a0", "#b5659d", "#8f8a3a")
-# A colour, and a form for people who see no colours, in plotly and in matplotlib.
+# A colour, and a shape for people who do not see colours, in plotly and in matplotlib.
 SYMBOLS = {
     MarkOutcome.BEAT: (GREEN, "triangle-up", "^"),
     MarkOutcome.BEHIND: (RED, "triangle-down", "v"),
@@ -27,8 +27,8 @@ SYMBOLS = {
     MarkOutcome.OPEN: (GREY, "diamond", "D"),
 }
 SIGNS = dict(zip(MarkOutcome, "▲▼●○✕◆", strict=True))
-"""The same forms as letters."""
-# Date types of Polars, plotly and matplotlib end: later times are drawn at the end of the year 9899.
+"""The same shapes as letters."""
+# The date types of Polars, plotly and matplotlib have limits: later times are drawn at the end of the year 9899.
 LATEST_MS = 250_246_627_200_000
 CLOCK = pl.from_epoch(pl.col("ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime(TO_SECOND)
 _SHADE = "rgba(138,138,138,0.22)"
@@ -47,7 +47,8 @@ def clock(ts_ms: int) -> str:
 def traces(view: MarketView, seq: int | None = None) -> list[Trace]:
     """Return the traces of a view: suspensions, a line for each side, decisions by outcome, the close, the chosen decision.
 
-    The number of traces depends only on the sides, so a replay changes only coordinates. Plotly reads tags, so text is escaped.
+    The number of traces depends only on the sides, so a replay changes only coordinates. Plotly interprets tags, so text is
+    escaped.
     """
     return [
         _anchor(view),
@@ -90,7 +91,7 @@ def layout(view: MarketView) -> Mapping[str, object]:
 
 
 def legend(view: MarketView) -> Html:
-    """Return the legend as HTML, because plotly's own covers the picture: sides with last prices, outcomes."""
+    """Return the legend as HTML, because plotly's own legend covers the picture: sides with last prices, outcomes."""
     last = {side: line for (side,), line in view.lines.partition_by("side", as_dict=True).items()}
     none = view.lines.clear()
     items = [(side_colour(at), "━", f"{side} {_last(last.get(side, none))}") for at, side in enumerate(view.sides)]
@@ -106,7 +107,7 @@ def _close_name(close: Close) -> str:
 
 
 def reach(view: MarketView) -> tuple[int, int]:
-    """Return the bounds of the probability axis, in steps of five around the replayed prices, without later ones."""
+    """Return the bounds of the probability axis, in steps of five, around the replayed prices; later prices have no effect."""
     seen = pl.concat([view.lines["prob_bps"].cast(pl.Int64), view.marks["prob_bps"]]).drop_nulls()
     if seen.is_empty():
         return 0, 100
@@ -115,13 +116,13 @@ def reach(view: MarketView) -> tuple[int, int]:
 
 
 def _anchor(view: MarketView) -> Trace:
-    """Return an invisible trace of the first and last time: it keeps a date axis, and a double click shows the whole span."""
+    """Return an invisible trace of the first and last time. It keeps a date axis, and a double click shows the whole span."""
     ends = [clock(end) for end in view.whole_ms]
     return {"type": "scatter", "mode": "lines", "x": ends, "y": [None, None], "hoverinfo": "skip"}
 
 
 def _lines(view: MarketView) -> Sequence[Trace]:
-    """Draw the sides, without hover, because a line would cover the decisions on it."""
+    """Draw the sides; they have no hover text, because it would cover the decisions on them."""
     by_side = view.lines.partition_by("side", as_dict=True)
     drawn = []
     for number, side in enumerate(view.sides):

@@ -64,7 +64,7 @@ def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Htm
 
 
 def _tone(record: InspectorRecord, *, known: bool) -> Tone | None:
-    """Return the tone of a score; ``None`` if the score is not known yet, or does not exist."""
+    """Return the tone of a score; ``None`` if the score is not yet known or does not exist."""
     clv = record["recompute"]["clv_bps"]
     if not known or clv is None:
         return None

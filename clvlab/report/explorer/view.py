@@ -20,7 +20,7 @@ from clvlab.law.tape import Tape
 
 
 def thin(rows: pl.DataFrame, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
-    """Return the first, last, lowest and highest row of each side and pixel; they draw the same picture.
+    """Return the first, last, lowest and highest row of each side and pixel. They draw the same picture as all rows.
 
     References
     ----------
@@ -94,7 +94,7 @@ class MarkOutcome(StrEnum):
 LINES: Schema = {"side": pl.String, "ts_ms": pl.Int64, "prob_bps": pl.Int32}
 
 # Drawn decisions: the first of each pixel, side and outcome, and their number ``n``. ``prob_bps`` is the entry probability,
-# 0 where the decision found no price.
+# or 0 if the decision found no price.
 MARKS: Schema = {
     "seq": pl.Int64,
     "agent_id": pl.String,
@@ -129,7 +129,7 @@ class MarketView:
     lines, marks
         ``LINES`` and ``MARKS``.
     suspensions
-        (from_ts_ms, to_ts_ms), apart by at least a pixel.
+        (from_ts_ms, to_ts_ms), at least a pixel apart.
     span_ms, whole_ms
         First and last time of the picture, and of the market.
     now_ms
@@ -164,7 +164,7 @@ class ReplayMarket:
     Attributes
     ----------
     fixture_id, market_key, sides
-        What it is.
+        The market.
     rows
         (message, side, ts_ms, prob_bps), in order of side and message.
     messages
@@ -174,7 +174,7 @@ class ReplayMarket:
     close
         The close; `None` if the fixture has no window.
     end_ms
-        Time of the fixture's last message, until which the last state is carried.
+        Time of the fixture's last message; the last state is drawn until then.
     """
 
     fixture_id: int
@@ -294,7 +294,6 @@ def _outcome() -> pl.Expr:
 
 
 def _close(tape: Tape, window: Window, market_key: str, sides: pl.Series) -> Close | None:
-    """Return the close by the law."""
     ends = fixture_closes(tape, window)
     if ends.is_empty():
         return None

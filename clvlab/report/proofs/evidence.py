@@ -30,7 +30,7 @@ MOST_BYTES = 1024  # of one line on the screen
 
 
 def byte_rows(text: bytes, first_byte: int) -> list[tuple[str, str, str]]:
-    """Return rows of sixteen bytes: (offset in the file, hexadecimal, characters); a dot replaces other than printable ASCII.
+    """Return rows of sixteen bytes: (offset in the file, hexadecimal, characters); a dot replaces what is not printable ASCII.
 
     Examples
     --------
@@ -172,7 +172,7 @@ class EvidenceView:
         return [number for number in numbers if events.find(wanted, *self.lines.span(number)) >= 0]
 
     def template_values(self, rows: pl.DataFrame, chosen: int | None = None, *, live: bool = False) -> dict[str, object]:
-        """Return the template values of rows of ``.frame``; in a ``live`` table lines can be picked."""
+        """Return the values for the template of some rows of ``.frame``; in a ``live`` table lines can be picked."""
         return {"rows": rows.rows(named=True), "sealed": self.source.evidence_hash, "chosen": chosen, "live": live}
 
     def detail(self, seq: int) -> Html:
@@ -299,7 +299,7 @@ class TreePicture:
         )
 
     def _nodes(self) -> list[Node]:
-        """Return every node of the block, and the path with its siblings above it, without repeats of unchanged nodes."""
+        """Return every node of the block, and the path with its siblings above it; unchanged nodes are not repeated."""
         found = []
         for level in range(self.tree.height + 1):
             if level <= self.block:
@@ -312,7 +312,7 @@ class TreePicture:
         return found
 
     def _goes_up(self, node: Node) -> bool:
-        """Whether a node equals the node below it, because that one has no neighbour."""
+        """Whether a node is its only child, moved up a level unchanged."""
         return node.level > 0 and self.tree.sibling(self.tree.node(node.level - 1, node.place * 2)) is None
 
     def _above(self, node: Node) -> Node | None:
@@ -328,7 +328,7 @@ class TreePicture:
 
     def _proves(self, node: Node) -> bool:
         while self.tree.sibling(node) is None and node.level < self.tree.height:
-            node = self.tree.node(node.level + 1, node.place >> 1)  # the sibling is used on the level to which it has moved up
+            node = self.tree.node(node.level + 1, node.place >> 1)  # the sibling is used on the level to which it moved up
         return not self._on_path(node) and self.path[node.level].place ^ 1 == node.place
 
     def _centre(self, node: Node) -> float:
@@ -447,7 +447,7 @@ class Inclusion:
         return TreePicture(self.tree, self.seq, live=live).svg()
 
     def template_values(self, *, live: bool = False) -> dict[str, object]:
-        """Return the template values of the path: picture, arrival and hashes."""
+        """Return the values for the template of the path: picture, computed and stated root, hashes."""
         return {
             "path": self,
             "picture": self.svg(live=live),

@@ -100,7 +100,6 @@ def difference(file: str, before: bytes, after: bytes) -> Difference | None:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Return the length of the common beginning."""
     size = min(len(one), len(other))
     differ = np.frombuffer(one[:size], np.uint8) != np.frombuffer(other[:size], np.uint8)
     return int(differ.argmax()) if differ.any() else size
@@ -170,7 +169,7 @@ def _object(text: bytes) -> dict[str, object]:
     except orjson.JSONDecodeError as error:
         raise EvidenceError(f"the manifest can't be read, so no seal can be closed over it: {error}") from error
     if not isinstance(value, dict):
-        raise EvidenceError("the manifest is no JSON object, so no seal can be closed over it")
+        raise EvidenceError("the manifest is not a JSON object, so it can't be sealed again")
     return value
 
 
@@ -247,7 +246,7 @@ ATTACKS: dict[str, Callable[[Copy], Copy]] = {
     "drop the worst score": _drop_worst,
     "relabel the strategy": _relabel,
     "put a receipt into the evidence": _forge_receipt,
-    "add a receipt that no action stands behind": _forge_execution,
+    "add a receipt without an action": _forge_execution,
     "name another run in the manifest": _rebind,
 }
 
@@ -280,7 +279,6 @@ class Tampering:
         return self._forget()
 
     def _forget(self) -> Self:
-        """Drop the results derived from the previous bytes."""
         for name in ("verification", "differences"):
             self.__dict__.pop(name, None)
         return self

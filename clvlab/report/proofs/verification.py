@@ -142,7 +142,6 @@ def _words(entries: Mapping[str, object]) -> dict[str, object]:
 
 
 def _figures(found: Verification, card: ProofArtifactResponse) -> dict[str, str]:
-    """Return agents, anchor, sample, and the mean of a single agent."""
     metrics, agents = card["metrics"], card["lineage"]["agents"]
     anchor = card["anchor"]["status"].replace("_", " ")
     if metrics is None or found.scores is None or found.evidence is None:

@@ -1,7 +1,7 @@
 """Capture of a feed into a pack: segments first, and the pack once the capture has ended.
 
-Steps: 1. read the records of an earlier process; 2. write down messages as they come; 3. make a pack of the segments, verify
-it, and move them into it.
+Steps: 1. read the records of an earlier process; 2. write messages as they arrive; 3. make a pack of the segments, verify it,
+and move the segments into it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _PAUSE_S = 0.5
 
 @dataclass(frozen=True)
 class LogWriter:
-    """Writer of segments into a log, which waits for a busy one."""
+    """Writer of segments into a log; it waits if the log is busy."""
 
     log: LogStore
     clock: Callable[[], int]
 
     def __call__(self, capture_id: str, number: int, sha256: str) -> None:
-        """Note a segment; an error if the log could not be written for a minute, or has another hash of it."""
+        """Note a segment; an error if the log could not be written for a minute, or has another hash of the segment."""
         until = time.monotonic() + _LOG_PATIENCE_S
         while True:
             try:
@@ -60,7 +60,7 @@ class LogWriter:
 
 
 _REPORT_S = 0.5
-_PATIENCE_S = 2.0  # for another process that makes the pack right now
+_PATIENCE_S = 2.0  # time for another process that is making the pack now
 
 Clock = Callable[[], int]
 
@@ -80,10 +80,11 @@ def capture(
     on_state: Callable[[CaptureState], None] = lambda state: None,  # noqa: ARG005
     clock: Clock = lambda: time.time_ns() // 1_000_000,
 ) -> Pack:
-    """Capture a feed until it is stopped, its time has come, or it has ended, and return the verified pack.
+    """Capture a feed until it is stopped, its time has come, or it has ended; return the verified pack.
 
-    Segments are in ``<out>.capture`` until the pack is complete; those of a killed process are continued, and every error keeps
-    them. ``fixture_ids`` empty means everything; ``log`` notes each closed segment; ``tell`` receives the state now and then.
+    Segments are in ``<out>.capture`` until the pack is complete. The capture of a killed process is continued, and no error
+    removes segments. Empty ``fixture_ids`` mean everything. ``log`` notes each closed segment. ``on_state`` sometimes receives
+    the state.
     """
     pack_id_of(out)
     folder = segments_folder(out)
@@ -115,7 +116,7 @@ def capture(
             raise
         raise FeedError(f"{error}. What was captured lies in {str(folder)!r}: the same command goes on from there") from error
     finally:
-        if segments.last_ms is None:  # empty, and in the way of another host or fixture
+        if segments.last_ms is None:  # an empty capture, which would block one of another host or fixture
             segments.drop()
         segments.release()
 
@@ -154,7 +155,7 @@ def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:
 
 
 def _packed_before(out: Path, folder: Path) -> Pack:
-    """Finish the capture of a process that was killed between making the pack and removing its segments."""
+    """Finish the capture of a process that was killed after it made the pack, and before it removed the segments."""
     if not folder.is_dir():
         raise PackFormatError(f"{str(out)!r} exists; a pack is never overwritten")
     with lock(folder, patience_s=_PATIENCE_S):
@@ -162,7 +163,7 @@ def _packed_before(out: Path, folder: Path) -> Pack:
         kept = {raw.name: raw.digest for raw in pack.manifest.raw}
         left = {path: file_sha256(path) for path in folder.iterdir() if path.is_file()}
         if not {path.name: digest for path, digest in left.items()}.items() <= kept.items():
-            raise PackFormatError(f"{str(out)!r} exists and is not made of {str(folder)!r}: move one of them away")
+            raise PackFormatError(f"{str(out)!r} exists, but was not made from {str(folder)!r}: move one of them away")
         _removed(list(left), folder)
     return pack
 
@@ -176,9 +177,9 @@ def _removed(segments: Sequence[Path], folder: Path) -> None:
 
 @contextmanager
 def stopped_by_signals(stop: Stop) -> Iterator[None]:
-    """Let Ctrl-C and a termination request end the feed; the second Ctrl-C interrupts."""
+    """Let Ctrl-C and a termination request end the feed; a second Ctrl-C interrupts."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # no other thread gets signals
+        yield  # only the main thread gets signals
         return
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
 

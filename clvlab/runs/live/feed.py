@@ -49,9 +49,9 @@ def chosen(fixtures: Sequence[Fixture], fixture_id: int | None, now_ms: int, gra
 
 @dataclass(frozen=True)
 class LiveSettings:
-    """An operator's settings of live runs; ``folder`` is shared by services with one database, to continue others' runs.
+    """An operator's settings of live runs. Services with one database share ``folder``, to continue each other's runs.
 
-    ``runs`` is per process. ``grace_s`` after the announced kickoff a run is sealed, if no message says that play began.
+    ``runs`` is per process. A run is sealed ``grace_s`` after the announced kickoff, if no message says that play began.
     """
 
     new_feed: Callable[[], Feed]
@@ -77,7 +77,7 @@ class LiveFeed:
         return self.settings
 
     def idle_feed(self) -> Feed:
-        """Return a feed for questions about fixtures, which no run follows."""
+        """Return a feed for questions about fixtures; no run follows it."""
         settings = self.require()
         with self._guard:
             if self._feed is None:
@@ -95,14 +95,14 @@ class LiveFeed:
     def out_of_quota(self) -> str | None:
         """Return a sentence if the paid quota is used up; ``None`` otherwise, or if it is not counted."""
         left = self.idle_feed().health.quota_left
-        return None if left is None or left > 0 else "nothing is left of what was paid for: see the provider's plan"
+        return None if left is None or left > 0 else "the paid quota is used up: see the provider's plan"
 
     def fixture(self, fixture_id: int | None) -> Fixture:
         return chosen(self.fixtures(), fixture_id, self.clock(), self.require().grace_s)
 
     @contextmanager
     def following(self) -> Iterator[tuple[Feed, Stop]]:
-        """Yield the feed of a run, watched as long as the context lasts, and its stop."""
+        """Yield the feed of a run and its stop; the feed's health is watched until the context ends."""
         feed, stop, key = self.require().new_feed(), Stop(), object()
         with self._guard:
             self._followed[key] = feed, stop
@@ -115,7 +115,7 @@ class LiveFeed:
                 del self._followed[key]
 
     def end(self) -> None:
-        """Leave all runs of this process as they are, for another process to continue."""
+        """Leave all runs of this process as they are, so that another process can continue them."""
         with self._guard:
             self._ends = True
             for _, stop in self._followed.values():
@@ -141,7 +141,7 @@ class LiveFeed:
         }
 
 
-# The live feed that the environment names, or one for a first look.
+# The live feed that the environment names, or a made-up one for a first look.
 
 
 _DEV_SPEED = 60.0
@@ -161,12 +161,12 @@ def live_settings(folder: Path | None, runs: int, grace_s: int, *, dev: bool = F
     new_feed: Callable[[], Feed] = partial(feed_of, settings)
     if dev:
         new_feed = partial(_dev_feed, settings.replay_pack, settings.replay_speed or _DEV_SPEED)
-    new_feed()  # what is missing is known before the start
+    new_feed()  # a missing setting is reported before the start
     return LiveSettings(new_feed, folder, runs, grace_s)
 
 
 def _require_writable(folder: Path) -> None:
-    """Create the folder of live runs now, as a run would fail only long after its start."""
+    """Create the folder of live runs now; otherwise a run would fail only long after its start."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -176,7 +176,7 @@ def _require_writable(folder: Path) -> None:
 
 
 def feed_at(feed: Feed | str | None) -> Feed:
-    """Return a feed for live runs: by name, the environment's by default, or as it is."""
+    """Return a feed for live runs: by name, by default from the environment, or unchanged if it is a feed."""
     if feed is None or isinstance(feed, str):
         return feed_of(_as_of_now(feed_settings()), feed)
     if not all(hasattr(feed, name) for name in ("fixtures", "health", "listen", "name", "provenance")):
@@ -187,7 +187,7 @@ def feed_at(feed: Feed | str | None) -> Feed:
 
 
 def _as_of_now(settings: FeedSettings) -> FeedSettings:
-    """Shift a replay's times to now unless set otherwise: a past fixture can't be followed."""
+    """Shift a replay's times to now unless set otherwise, because nobody can follow a past fixture."""
     return settings if settings.replay_shift is not None else settings.model_copy(update={"replay_shift": True})
 
 

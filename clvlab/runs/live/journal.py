@@ -1,4 +1,4 @@
-"""The journal of a live run: decisions at each message, on the disk before agents see the next one."""
+"""The journal of a live run: decisions at each message, on the disk before agents see the next message."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Answers:
 
 
 class Journal:
-    """A file with a line for each message at which an agent decided or failed, and one more if others fail at it later.
+    """A file with a line for each message at which an agent decided or failed, and another line if others fail at it later.
 
-    ``known`` has its content by number of the message in the run, ``last`` the highest number (-1 without any). An unfinished
-    line of a killed process is cut off.
+    ``known`` has its content by number of the message in the run; ``last`` is the highest number, or -1. An unfinished line of
+    a killed process is cut off.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,14 +54,14 @@ class Journal:
             raise ReplayError(f"the journal of a live run can't be read: {line[:80]!r}") from error
 
     def _note(self, number: int, answers: Answers) -> None:
-        """Merge later results of a message into earlier ones: an agent that has failed once has failed."""
+        """Merge later results of a message into earlier ones; an agent that failed once stays failed."""
         before = self.known.get(number, Answers())
         failed = {**answers.failed, **before.failed}
         decided = {**answers.decided, **before.decided}
         self.known[number] = Answers({name: own for name, own in decided.items() if name not in failed}, failed)
 
     def write(self, number: int, received_ts_ms: int, answers: Answers) -> None:
-        """Add the results of a message; on the disk when this returns."""
+        """Add the results of a message; they are on the disk when this returns."""
         line = {
             "message": number,
             "received_ts_ms": received_ts_ms,

@@ -1,4 +1,4 @@
-"""A live run on paper: started or continued, watched, sealed and kept."""
+"""A live run on paper: started or continued, watched, sealed and stored."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run
 from clvlab.sources.capture.feed import Stop
 
-# Unfinished live runs in a folder, which are found again by their request.
+# Unfinished live runs in a folder. The same request finds its run again.
 #
-# The folder of a run has its id as name. It holds the segments of the capture, the journal of decisions, and in the end the
+# The name of a run's folder is the run id. It holds the segments of the capture, the journal of decisions, and at the end the
 # pack; until the run is over, also the request.
 
 
@@ -75,7 +75,7 @@ class OpenRun:
             raise LogError(f"{self.spec.run_id} was started {stated}: continue it like that, or remove {str(self.folder)!r}")
 
     def committed(self, commitment: Commitment | None) -> None:
-        """Note the log entry under which the run was started, before its first message."""
+        """Note the log entry of the run's commitment, before its first message."""
         stored = _read(self.folder)
         if "commit_index" not in stored:
             _write(self.folder, {**stored, "commit_index": None if commitment is None else commitment.index})
@@ -90,7 +90,7 @@ class OpenRun:
 
 
 def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int) -> OpenRun:
-    """Return the run that was started for a request in a folder, or start one."""
+    """Return the run that was already started for a request in a folder, or start one."""
     root.mkdir(parents=True, exist_ok=True)
     feed = feed_at(request.feed)
     key = request.key(feed, agents)
@@ -115,7 +115,7 @@ def _unfinished(root: Path) -> Iterator[tuple[Path, _StoredRequest]]:
     for path in sorted(root.glob(f"*/{_REQUEST_FILE}")):
         try:
             stored = _read(path.parent)
-        except FileNotFoundError:  # it is over by now
+        except FileNotFoundError:  # the run is already over
             continue
         yield path.parent, stored
 
@@ -151,11 +151,11 @@ def run_live(
     store_pack: Callable[[Pack], Pack] = lambda pack: pack,
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Run:
-    """Follow a live run until it is sealed, and keep it; one that was started for the same request is continued.
+    """Follow a live run until it is sealed, and store it. A run that was started for the same request continues.
 
-    It is committed to before its first message. An interrupt, a feed that ended early or an unreachable store leaves it on the
-    disk; any other error abandons it. ``on_update`` is called twice a second on this thread, and an error of it ends the run
-    like an interrupt; ``store_pack`` moves the captured pack to its place.
+    The commitment comes before the first message. An interrupt, a feed that ends early or an unreachable store leaves the run
+    on the disk; any other error abandons it. ``on_update`` is called twice a second on this thread; its errors end the run like
+    an interrupt. ``store_pack`` moves the captured pack to its place.
     """
     opened = begin(request, agents, root, clock())
     view, stop = LiveView(opened.spec, clock), Stop()
@@ -170,7 +170,7 @@ def _follow_recorded(
     store_pack: Callable[[Pack], Pack],
     clock: Callable[[], int],
 ) -> Run:
-    """Follow a run under its recorder; after an early end, or an error that can be mended, it can be continued."""
+    """Follow a run under its recorder. After an early end, or an error that can be mended, it can be continued."""
     spec = opened.spec
 
     def follow_feed(commitment: Commitment | None) -> Run:
@@ -189,7 +189,7 @@ def _follow_recorded(
         except FeedError as error:
             if not view.messages:
                 raise
-            raise FeedError(f"{error}; {spec.run_id} is left as it is: mend that, and start it again to continue") from error
+            raise FeedError(f"{error}; {spec.run_id} remains as it is: fix this, and start it again to continue") from error
         if done is None:
             raise FeedError(f"{spec.run_id} was stopped: start it again to continue")
         return done.moved(store_pack(done.pack))
@@ -231,7 +231,7 @@ class _LiveRecorder:
 
 
 def _attend(work: Callable[[], Run], stop: Stop, on_update: Callable[[], None]) -> Run:
-    """Do work on its own thread, so that an interrupt can't cut a line short, and call ``on_update`` meanwhile."""
+    """Do work on its own thread, so that an interrupt can't cut a line short; call ``on_update`` during the work."""
     done: Future[Run] = Future()
 
     def run() -> None:
@@ -252,7 +252,7 @@ def _attend(work: Callable[[], Run], stop: Stop, on_update: Callable[[], None]) 
         thread.join()
         left = done.exception() is not None
         if not left and isinstance(error, KeyboardInterrupt):
-            return done.result()  # it was sealed in that moment
+            return done.result()  # it was sealed at that moment
         if left:
             error.add_note("The run is left as it is: the same call continues it.")
         raise

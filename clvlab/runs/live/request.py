@@ -58,7 +58,7 @@ def _with_zone(when: datetime) -> datetime:
 
 @dataclass(frozen=True)
 class LiveRequest:
-    """A user's request of a live run; ``None`` is the configured feed, the next fixture, and no bound.
+    """A user's request of a live run. ``None`` means the configured feed, the next fixture, and no limit.
 
     ``until`` is a time or seconds from the start. ``grace_s`` is as in ``LiveSpec``.
     """
@@ -76,7 +76,7 @@ class LiveRequest:
         until_ts_ms(self.until, 0)
 
     def key(self, feed: Feed, agents: Sequence[Agent]) -> str:
-        """Return the hash of the request and its agents, by which an interrupted run is found again."""
+        """Return the hash of the request and its agents; it finds an interrupted run again."""
         fixture_ids = () if self.fixture is None else (self.fixture,)
         shaped = live_started(fixture_ids, agents, self.window, self.policy, kind="live", origin_id="")
         identity = {"feed": feed.name, "provenance": feed.provenance, "run": shaped["run_id"]}

@@ -1,7 +1,8 @@
 """A live run from its first message to its seal.
 
-Steps: 1. read an earlier process's capture; 2. follow messages, each on the disk before an agent sees it, and its decisions
-before the next; 3. when the fixture closes, make a pack of the capture, and score the run over its ticks.
+Steps: 1. read an earlier process's capture; 2. follow messages: each is on the disk before an agent sees it, and its decisions
+are on the disk before the next message; 3. when the fixture closes, make a pack of the capture, and score the run over its
+ticks.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from clvlab.sources.capture.source import Tracker
 from clvlab.sources.importer import pack_capture
 from clvlab.sources.providers import SOURCES
 
-# The agents of a live run at every message: one that fails stops, and the others continue.
+# The agents of a live run at every message. An agent that fails stops, and the others continue.
 
 
 _MAX_CAUSE = 2_000
 
 
 class LiveAgents:
-    """The agents of one run, as a context that ends their processes."""
+    """The agents of one run; at the end of the context their processes end."""
 
     def __init__(self, agents: Sequence[Agent], fixtures: pl.DataFrame, journal: Journal) -> None:
         self._agents, self._fixtures, self._journal = agents, fixtures, journal
@@ -74,7 +75,7 @@ class LiveAgents:
         for agent_id, held in self._held.items():
             try:
                 held.close()
-            except ClvlabError as failure:  # for example, a file that it reads changed: the others continue
+            except ClvlabError as failure:  # for example, a file that the agent reads has changed; the others continue
                 if agent_id in self._followers:
                     answers = Answers(failed={agent_id: self._fail(agent_id, failure)})
                     self._journal.write(self._number, self._received_ts_ms, answers)
@@ -119,12 +120,12 @@ class LiveAgents:
         return answers
 
     def _compare(self, agent_id: str, own: Sequence[Decision], known: Answers | None) -> None:
-        """Refuse a decision that differs from the agent's own before its process was restarted."""
+        """Refuse a decision that differs from the agent's decision before its process was restarted."""
         if known is None and self._number > self._journal.last:
             return
         before = [] if known is None else list(known.decided.get(agent_id, ()))
-        if repr([tuple(one) for one in own]) != repr(before):  # NaN does not equal itself
-            raise LookaheadError(f"asked again, it decides otherwise at message {self._number} than it did: {before!s:.200}")
+        if repr([tuple(one) for one in own]) != repr(before):  # compared as text, because NaN does not equal itself
+            raise LookaheadError(f"asked again, it decides differently at message {self._number}: {before!s:.200}")
 
     def _fail(self, agent_id: str, error: Exception) -> Failure:
         stated = error_of(agent_id, error)
@@ -143,15 +144,15 @@ def _later(follower: Follower, message: Message) -> Callable[[], Sequence[Decisi
 
 
 GRACE_S = 900
-"""How long after the announced kickoff a run is sealed, unless it is said otherwise, in seconds."""
+"""By default a run is sealed this many seconds after the announced kickoff."""
 _JOURNAL, _ENDED = "journal.jsonl", "ended.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LiveSpec(RunSpec):
-    """Specification of a live run, before its data exists; its ``origin_id`` is unique, and so is the run.
+    """Specification of a live run, before its data exists. ``origin_id`` is unique, and so is the run.
 
-    It is sealed at ``until_ts_ms`` at the latest, and ``grace_s`` after the announced kickoff if no message says that play
+    The run is sealed at ``until_ts_ms`` at the latest, and ``grace_s`` after the announced kickoff if no message says that play
     began.
     """
 
@@ -191,12 +192,11 @@ def follow(
     on_idle: Callable[[Tracker], None] = lambda tracker: None,  # noqa: ARG005
     clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Run | None:
-    """Follow a live run until its fixture closes, and seal it; ``None`` if ``stop`` ended it before, to be continued.
+    """Follow a live run until its fixture closes, and seal it; ``None`` if ``stop`` ended it earlier, and it can be continued.
 
-    ``folder`` is the run's own: segments, journal and in the end the pack; that of an earlier process is continued.
-    ``on_message`` gets messages that are new to the journal with their decisions, ``on_replay`` the earlier ones; ``on_idle``
-    is called now and then, and when a gap has ended; an error of it ends the run. ``DecisionError`` as soon as all agents have
-    failed.
+    ``folder`` is the run's own, with segments, journal and at the end the pack; the work of an earlier process there continues.
+    ``on_message`` receives new messages with their decisions, ``on_replay`` earlier ones. ``on_idle`` is called from time to
+    time, and when a gap has ended; its errors end the run. ``DecisionError`` when all agents have failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     feed, number = spec.feed, spec.fixture.fixture_id
@@ -205,7 +205,7 @@ def follow(
     skew_s = source.skew_s(feed.provenance, feed.health.skew_s)
     header = Header(feed.name, feed.provenance, capture_id, 1, None, (number,), live=True, skew_s=skew_s)
     capturing = CaptureRecorder(folder / "segments", feed, header, note=note, clock=clock)
-    tracker = Tracker(capturing.segments.header, source.reader(live=True))  # one that is taken up keeps its rule
+    tracker = Tracker(capturing.segments.header, source.reader(live=True))  # a continued capture keeps its rule
     journal = Journal(folder / _JOURNAL)
     fixtures = pl.DataFrame([(number, None)], schema=FIXTURES, orient="row")  # no agent sees a kickoff: see replay_live
     closed, taken, known, ended_at = False, 0, journal.last, _ended_at(folder)
@@ -224,13 +224,13 @@ def follow(
                         require_agent(live_agents.decided, live_agents.failures)
                     if record.resumed is not None:  # even a feed that is never idle has gaps
                         on_idle(tracker)
-                # What was captured in time counts, and so does the end that an earlier process came to.
+                # Messages that were captured in time count, and so does the end that an earlier process reached.
                 closed = closed or taken == ended_at or (is_new and _is_over(spec, tracker, clock()))
                 if closed:
                     break
         if stop.is_set and not closed:
             return None
-        # A process that continues from here must seal the same: a cut of its own would suspend the markets at their close.
+        # A process that continues from here must seal the same bytes; a cut would suspend the markets at their close.
         replace_file(folder / _ENDED, orjson.dumps({"records": taken}))
         capturing.segments.keep(taken)
         capturing.segments.close()
@@ -265,7 +265,7 @@ def _is_over(spec: LiveSpec, tracker: Tracker, now_ms: int) -> bool:
 def _sealed(
     spec: LiveSpec, folder: Path, segments: Sequence[Path], live_agents: LiveAgents, commitment: Commitment | None
 ) -> Run:
-    """Return the run scored over the pack, which an earlier process may have made of the same capture."""
+    """Return the run scored over the pack, which an earlier process may have made from the same capture."""
     place = folder / spec.pack_id
     if not place.exists():
         pack_capture(segments, place)

@@ -1,4 +1,4 @@
-"""View of a live run while it lasts: its progress and decisions, all of them valid and pending."""
+"""View of a live run before its end: its progress and decisions, all of them valid and pending."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from clvlab.sources.capture.source import Tracker
 from clvlab.words import count, counted, moment, nonempty, span, tally, yes
 
 PENDING = "pending_closing"
-"""Why a decision of a live run is not scored before its seal."""
+"""Reason of a live run's decisions before its seal."""
 LIVE_DECISIONS: Schema = {
     "agent_id": pl.String, "fixture_id": pl.Int64, "tick_seq": pl.Int32, "ts_ms": pl.Int64, "action": pl.String,
     "market_key": pl.String, "side": pl.String, "stake": pl.Int64, "prob_bps": pl.Int32, "odds_milli": pl.Int32,
     "valid": pl.Boolean, "reason": pl.String, "clv_bps": pl.Int64,
 }  # fmt: skip
-"""Decisions before the close: the last price of what they back, no CLV."""
+"""Decisions before the close: the last price of the backed side, no CLV."""
 _Row = tuple[Any, ...]
 
 
 @dataclass
 class LiveView:
-    """State of a live run so far; written by the follower, read by viewers.
+    """State of a live run so far; the follower writes it, and viewers read it.
 
     Attributes
     ----------
     messages
         Number of messages shown to the agents.
     gaps
-        Ended periods in which messages may have been missed.
+        Ended periods in which messages may be missing.
     failures
         Errors of agents that failed, by agent id.
     """
@@ -128,7 +128,7 @@ class LiveView:
 
     @property
     def fixture(self) -> str:
-        """The fixture's id, and its names where they are known."""
+        """The fixture's id, and its names if they are known."""
         fixture = self.spec.fixture
         return f"{fixture.fixture_id} ({' v '.join(fixture.names)})" if fixture.names else str(fixture.fixture_id)
 

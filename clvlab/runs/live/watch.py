@@ -29,10 +29,10 @@ class MarketAge:
 
 @dataclass(frozen=True, slots=True)
 class CaptureState:
-    """A capture at one moment; counts include earlier processes' messages and open gaps.
+    """A capture at one moment; the counts include earlier processes' messages and open gaps.
 
-    ``oldest`` are at most ten open markets with the oldest last messages; ``lost_bytes`` are of a killed process; ``is_over``
-    when the segments become a pack.
+    ``oldest`` has at most ten open markets, those with the oldest last messages. ``lost_bytes`` counts the bytes that a killed
+    process lost. ``is_over`` is true when the segments become a pack.
     """
 
     messages: int = 0
@@ -103,7 +103,7 @@ class Monitor:
     def __init__(self, feed: Feed, segments: Segments, clock: Callable[[], int]) -> None:
         self._feed, self._segments, self._clock = feed, segments, clock
         self._tracker = Tracker(segments.header, SOURCES[feed.name].reader(live=segments.header.live))
-        self._open: dict[tuple[int, str], int] = {}  # when the last message about each open market came
+        self._open: dict[tuple[int, str], int] = {}  # time of the last message about each open market
         self._before = time.monotonic(), 0
 
     def take(self, record: CaptureRecord) -> None:

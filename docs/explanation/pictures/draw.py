@@ -1,4 +1,4 @@
-"""Draw the pictures of the explanation pages anew: ``python docs/explanation/pictures/draw.py [folder]``."""
+"""Draw the pictures of the explanation pages again: ``python docs/explanation/pictures/draw.py [folder]``."""
 
 from __future__ import annotations
 

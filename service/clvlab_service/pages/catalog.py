@@ -32,7 +32,7 @@ _FOR_EVER, _ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
 
 @assets_router.get(f"{ASSET_PATH}/{{digest}}/{{name}}")
 def asset(digest: str, name: str) -> Response:
-    """Send a file; the present one also under the digest of an earlier one, but not for ever."""
+    """Send a file. The present file is also sent under the digest of an earlier one, but not cached forever."""
     if name not in _KINDS:
         raise HTTPException(HTTPStatus.NOT_FOUND, "pages load no such file")
     keep = _FOR_EVER if digest == asset_digest(name) else _ASK_AGAIN

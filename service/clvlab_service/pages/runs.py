@@ -135,7 +135,7 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
 
 
 def _causality(agent: AgentIdentity) -> str:
-    """Return in words how it was shown that an agent did not look ahead."""
+    """Return in words how the engine showed that an agent did not look ahead."""
     label = card_causality(agent)
     return words.CAUSALITY.get(label, label)
 
@@ -146,7 +146,7 @@ def failing_checks(card: ProofArtifactResponse) -> list[str]:
 
 
 def _result(application: Application, run_id: str) -> ResultSummary | None:
-    """Read the results of a sealed run; ``None`` if its bytes are not the sealed ones, which the page then states."""
+    """Read the results of a sealed run; ``None`` if its bytes are not the sealed ones. The page then says so."""
     try:
         return application.results.of(run_id)
     except UnknownRunError:

@@ -27,7 +27,7 @@ _UNKNOWN = "Unknown instance, or the caller is not its owner"
 
 
 def _shallow(value: Any, depth: int = 0) -> Any:
-    """Refuse a value that is nested deeper than any configuration, and than hashing can follow."""
+    """Refuse a value that is nested deeper than any configuration, or too deep for hashing."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

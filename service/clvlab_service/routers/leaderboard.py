@@ -23,7 +23,6 @@ router = APIRouter(prefix="/leaderboard", tags=["leaderboard"])
 
 
 def _one_of(*values: str) -> AfterValidator:
-    """Refuse another value; the message lists the possible ones."""
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in values:

@@ -1,6 +1,6 @@
 """The live stream of a competition: it sends every entry of the log, up to the last.
 
-The log is read once for all watchers. A connection keeps only a cursor: it takes new entries from the newest page, which the
+The log is read once for all watchers. A connection stores only a cursor. It takes new entries from the newest page, which the
 feed holds, and older ones from pages of the store. So a slow client fills no buffer, and each entry is sent exactly once. The
 stream ends when the log is complete: the competition is finalized or completed, and its anchor is not pending.
 """
@@ -95,7 +95,7 @@ progress_router = APIRouter(prefix="/runs", tags=["runs"])
 
 @progress_router.websocket("/{run_id}/progress")
 async def progress(websocket: WebSocket, run_id: Annotated[str, Path()]) -> None:
-    """Send how far a run is, whenever that changes, until it is over."""
+    """Send the progress of a run at every change, until the run is over."""
     connection, feeds = Connection(websocket, "the run is over"), websocket.app.state.feeds
     if await connection.is_accepted(feeds.application.jobs.state, run_id):
         with feeds.watch(run_id, ProgressFeed) as feed:
@@ -118,7 +118,7 @@ class ProgressFeed(StreamFeed):
         self.text, self.number = "", 0
 
     async def follow(self) -> None:
-        """Read every state that lasts until the next look, until the run is over."""
+        """Read every state that lasts until the next reading, until the run is over."""
         while True:
             state = await self.read(self.feeds.application.jobs.state, self.subject)
             text = orjson.dumps(state).decode()

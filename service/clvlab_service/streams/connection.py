@@ -103,7 +103,7 @@ class Connection:
         await _heard(self._websocket.send_denial_response(problem))
 
     async def is_accepted(self, look: Callable[[str], object], subject: str) -> bool:
-        """Look for the subject of the stream; accept the handshake if it exists, else deny it."""
+        """Look for the subject of the stream; accept the handshake if it exists, otherwise deny it."""
         try:
             await self._websocket.app.state.feeds.pool.run(look, subject)
         except ClvlabError as error:
@@ -152,7 +152,7 @@ class Connection:
             pass
 
     async def send(self, text: str) -> None:
-        """Send a message, which the client must take in time."""
+        """Send a message, and require the client to take it in time."""
         try:
             async with asyncio.timeout(self._patience_s):
                 await self._websocket.send_text(text)
@@ -160,7 +160,7 @@ class Connection:
             raise _SlowClientError from error
         except _GONE as error:
             raise _LeftError from error
-        await asyncio.sleep(0)  # lets other tasks run, as sending into a buffer with room does not wait
+        await asyncio.sleep(0)  # lets other tasks run, because sending into a buffer with room does not wait
 
     async def _close(self, code: int, reason: str) -> None:
         """Close with a code and a reason; a client that does not read them in time is dropped by the server."""
@@ -185,11 +185,11 @@ async def _heard(saying: Coroutine[Any, Any, None]) -> bool:
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_SETTLE_S = 0.02  # news within this time are read together
+_SETTLE_S = 0.02  # changes within this time are read together
 
 
 class StreamFeed(ABC):
-    """A task that reads changes of a subject and wakes its watchers; it reads after news and also at intervals.
+    """A task that reads changes of a subject and wakes its watchers. It reads after news, and also at intervals.
 
     Attributes
     ----------
@@ -197,7 +197,7 @@ class StreamFeed(ABC):
         Event that is set and replaced at each change; a watcher must take it before it looks at the feed.
     over
         Whether the subject is complete.
-    error
+    Whether the subject is complete.
         Error that ended the feed, else ``None``.
     """
 
@@ -213,7 +213,7 @@ class StreamFeed(ABC):
         """Read until the subject is complete."""
 
     async def run(self) -> None:
-        """Follow the subject, and tell the watchers how that ended."""
+        """Follow the subject, and tell the watchers how it ended."""
         loop = asyncio.get_running_loop()
         unsubscribe = self.feeds.application.subscribe(self.subject, lambda: self._hear(loop))
         try:
@@ -223,7 +223,7 @@ class StreamFeed(ABC):
             self.error = error
             if not isinstance(error, UnknownCompetitionError | ShuttingDownError):  # it was deleted, or the process ends
                 self.feeds.log.error("stream_failed", error=f"{type(error).__name__}: {error}")
-        except Exception as error:  # without it the watchers would wait for ever
+        except Exception as error:  # otherwise the watchers would wait forever
             self.error = error
             raise
         finally:
@@ -258,12 +258,12 @@ class StreamFeed(ABC):
             await changed.wait()
 
     async def read(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Read the store on a thread of the feeds; news from now on cause another look."""
+        """Read the store on a thread of the feeds; later news causes another reading."""
         self._news.clear()
         return await self.feeds.pool.run(function, *args, **kwargs)
 
     async def news(self) -> None:
-        """Wait for news, at most until the next regular look, which finds changes without news."""
+        """Wait for news, at most until the next regular reading, which finds changes without news."""
         try:
             async with asyncio.timeout(self.feeds.poll_s):
                 await self._news.wait()
@@ -283,7 +283,7 @@ class Feeds:
     application, pages, pool
         Application and pages to read, and the pool whose threads read.
     poll_s
-        Seconds between two looks at the store without news.
+        Seconds between two readings of the store without news.
     log
         Log of the service.
     """
@@ -318,6 +318,6 @@ class Feeds:
                 feed.task.cancel()
 
     def forget(self, feed: StreamFeed) -> None:
-        """Make the next watcher of the subject start a new feed, as an ended subject may continue."""
+        """Make the next watcher of the subject start a new feed, because an ended subject may continue."""
         if self._running.get(feed.subject) is feed:
             del self._running[feed.subject]

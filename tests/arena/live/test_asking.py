@@ -1,4 +1,4 @@
-"""Agents of live runs that answer what they were not asked, or are not themselves any more: they fail, and the others go on."""
+"""Agents of live runs that answer another question, or differ after a restart: they fail, and the others continue."""
 
 import orjson
 import pytest

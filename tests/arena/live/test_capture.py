@@ -133,7 +133,7 @@ def test_a_pack_and_other_segments_are_never_overwritten(feed, tmp_path):
     other = segments_folder(made.folder)
     other.mkdir()
     (other / "000001.jsonl").write_text("other")
-    with pytest.raises(PackFormatError, match="is not made of"):
+    with pytest.raises(PackFormatError, match="was not made from"):
         capture(feed, tmp_path / "mine", Stop())
     assert (other / "000001.jsonl").read_text() == "other"
 

@@ -71,7 +71,7 @@ def test_agents_asked_about_the_whole_decide_as_they_did_live(live, agents):
     found = replay_run(live.sealed, live.receipts, pack=live.pack.folder, agents=agents)
 
     assert found.agrees, found.detail
-    assert "all 4 files have the same bytes: asked about the whole of it, the agents decide as they did live" in found.detail
+    assert "all 4 files have the same bytes: with the whole tape at once, the agents decide as they did live" in found.detail
     assert {row["agent_id"] for row in live.scores.iter_rows(named=True)} == {"cumulative-drift", "swings"}
 
 

@@ -181,7 +181,7 @@ class TestInterrupted:
 
 class TestAFeedThatEnds:
     def test_in_the_middle_leaves_the_run_to_be_gone_on_with(self, tmp_path, log):
-        with pytest.raises(FeedError, match=r"renew CLVLAB_TXLINE_JWT; run_\w+ is left as it is"):
+        with pytest.raises(FeedError, match=r"renew CLVLAB_TXLINE_JWT; run_\w+ remains as it is"):
             followed(tmp_path, question(Ending(30)), log)
 
         done = followed(tmp_path, question(), log)

@@ -167,7 +167,7 @@ def test_a_run_that_does_not_verify_is_not_pushed(s3, tmp_path):
     events = folder / "events.jsonl"
     events.write_bytes(events.read_bytes().replace(b'"BACK"', b'"LAY"', 1))
 
-    with pytest.raises(BundleError, match="does not verify, nothing of it is pushed"):
+    with pytest.raises(BundleError, match="does not verify, so nothing is pushed"):
         push_stored(folder, "s3://tested/runs")
 
     assert s3.names() == []

@@ -49,7 +49,7 @@ def test_the_whole_is_what_it_was(bt):
 
 
 def test_a_part_without_decisions_is_refused(bt):
-    with pytest.raises(StatisticsError, match="nothing was decided of side home"):
+    with pytest.raises(StatisticsError, match="there is no decision on side home"):
         bt.explore(only=bt.tear_sheet().only(sides=["home"]))
 
 

@@ -25,7 +25,7 @@ RED = {
     "put a receipt into the evidence": [
         "evidence_integrity", "metrics_recomputed", "manifest_bound", "policy_obeyed", "receipt_separation",
     ],
-    "add a receipt that no action stands behind": ["policy_obeyed"],
+    "add a receipt without an action": ["policy_obeyed"],
     "name another run in the manifest": ["manifest_bound"],
 }  # fmt: skip
 

@@ -125,7 +125,7 @@ BAD = {
     "'NaN' as decimal odds": "m,1767355260,home,NaN",
     "'-150' as decimal odds": "m,1767355260,home,-150",
     "'abc' as decimal odds": "m,1767355260,home,abc",
-    "'soon' is no ISO 8601 time": "m,soon,home,2.0",
+    "'soon' is not an ISO 8601 time": "m,soon,home,2.0",
     "has no time": "m,,home,2.0",
     "names no fixture": ",1767355260,home,2.0",
     "names no side": "m,1767355260,,2.0",

@@ -54,7 +54,7 @@ def test_a_column_named_date_next_to_whole_times_changes_nothing(tmp_path):
     [
         (DAY_FIRST | {"time_format": "%Y-%m-%d %H:%M"}, "UTC", "'03/04/2026 18:30' is not written as '%Y-%m-%d %H:%M'"),
         (DAY_FIRST, None, "'03/04/2026 18:30' has no time zone: name the zone of such times"),
-        ({"columns": DAY_FIRST["columns"]}, "UTC", "'03/04/2026 18:30' is no ISO 8601 time"),
+        ({"columns": DAY_FIRST["columns"]}, "UTC", "'03/04/2026 18:30' is not an ISO 8601 time"),
     ],
 )
 def test_a_time_that_is_written_otherwise_is_refused_by_value(tmp_path, mapping, zone, message):

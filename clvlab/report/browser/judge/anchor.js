@@ -1,5 +1,5 @@
-// The anchor: a Solana transaction whose memo is the manifest hash. It shows that a key signed; whether the chain took it, only
-// the chain can say.
+// The anchor: a Solana transaction whose memo is the manifest hash. It shows that a key signed. Only the chain can say whether it
+// accepted the transaction.
 
 const MEMO_PROGRAMS = [
   "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo",
@@ -7,7 +7,7 @@ const MEMO_PROGRAMS = [
   "Memo4c2pN8afCj432Lb7RMVKi9PbQnnW7ewFFaV3oAH",
 ];
 
-// A transaction is read from its front, and nothing may be left.
+// A transaction is read from its front, and no byte may be left.
 class Packet {
   constructor(bytes) {
     this.bytes = bytes;
@@ -43,7 +43,8 @@ class Packet {
   }
 }
 
-// Read what a chain could take: its first signature, and each memo with the keys that signed it. Every signature is checked.
+// Read a transaction that a chain could accept: its first signature, and each memo with the keys that signed it. Every signature
+// is checked.
 async function readTransaction(bytes) {
   require(bytes.length <= 1232, "no transaction is so long");
   const packet = new Packet(bytes);
@@ -51,7 +52,7 @@ async function readTransaction(bytes) {
   const message = packet.rest;
   const versioned = message[0] === 0x80; // version 0; a legacy message begins with the count of its signers
   if (versioned) packet.take(1);
-  const [signed, frozenSigners, frozenOthers] = packet.take(3); // the frozen ones write to no account
+  const [signed, frozenSigners, frozenOthers] = packet.take(3); // frozen signers may write to no account
   const keys = packet.list(32);
   packet.take(32); // hash of a recent block
   require(
@@ -61,7 +62,7 @@ async function readTransaction(bytes) {
   for (let at = 0; at < signed; at += 1) {
     const name = base58(keys[at]);
     await checkSignature(keys[at], message, signatures[at], name);
-    // No chain takes it otherwise: nodes refuse a commitment of small order.
+    // Otherwise no chain accepts it: nodes refuse a commitment of small order.
     require(!ofSmallOrder(pointOf(signatures[at].subarray(0, 32))), `the signature by ${name} commits to nothing`);
   }
   const memos = [];
@@ -82,7 +83,7 @@ async function readTransaction(bytes) {
 async function checkAnchor({ parts, manifestHash, trust }) {
   const { cluster, signature, transaction } = shaped(parts["anchor.json"], ANCHOR, "the anchor");
   const sent = await readTransaction(fromBase64(transaction));
-  require(sent.signature === signature, `the transaction is ${sent.signature}, on record is ${signature}`);
+  require(sent.signature === signature, `the transaction is ${sent.signature}, but the record has ${signature}`);
   const own = bytesOf(manifestHash);
   const signers = new Set(sent.memos.filter(({ memo }) => sameBytes(memo, own)).flatMap((memo) => memo.signers));
   require(signers.size, `no memo of the transaction is ${manifestHash}, or nobody signed it`);

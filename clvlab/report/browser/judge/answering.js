@@ -1,6 +1,6 @@
-// The worker: it holds the files and what it found, and answers one question after the other.
+// The worker: it holds the files and its results, and answers one question after the other.
 
-let held = null; // what was judged last; `original` are the parts before bytes were changed
+let held = null; // the last judged run; `original` has the parts before bytes were changed
 let ready = null;
 let turn = Promise.resolve(); // one question at a time, in order
 
@@ -25,14 +25,14 @@ function askingOf({ trust, required, withoutWitness }) {
   return { trust: trust ? readTrust(trust) : NO_TRUST, required, withoutWitness };
 }
 
-// The files stay, also if the keys beside them can't be read: the reader mends the keys, and asks again.
+// The files stay, even if the keys can't be read: the reader can correct the keys, and ask again.
 async function judge(given, report) {
   const files = await Promise.all(given.files.map(readFile));
   held = { files, ticks: files.find(isTicks), original: null, parts: null };
   return judgeAgain(given, report);
 }
 
-// Nothing is read of a file that is larger than it may be.
+// A file that is larger than its limit is not read at all.
 async function readFile(file) {
   const limit = PART_LIMITS[file.name] ?? MAX_BYTES;
   if (file.size > limit) throw new NoInput(`${file.name} has more than ${grouped(limit)} bytes`);
@@ -43,7 +43,7 @@ async function readFile(file) {
   }
 }
 
-// By other keys, or with other proofs required.
+// Judge with other keys, or with other proofs required.
 async function judgeAgain(given, report) {
   if (!held) throw new NoInput("no run was chosen yet");
   held.asking = askingOf(given);
@@ -54,7 +54,7 @@ async function judgeAgain(given, report) {
   return shown(held.result);
 }
 
-// Change one bit of a part, and judge what then is there; of a bundle, behind a header that was made to fit.
+// Change one bit of a part, and judge the result; a bundle gets a header that fits.
 async function alter({ part, at, bit }, report) {
   if (!held?.original) throw new NoInput("there are no parts to change");
   const bytes = held.original[part].slice();
@@ -71,7 +71,7 @@ async function restore(_, report) {
   return shown(held.result);
 }
 
-// Text around a byte, as far as it is plain.
+// Text around a byte, as far as it is printable.
 function around(bytes, at) {
   const plain = (from, to) => Array.from(bytes.subarray(from, to), (byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : "\u00b7"));
   return { left: plain(Math.max(0, at - 24), at).join(""), right: plain(at + 1, at + 25).join("") };
@@ -83,7 +83,7 @@ function lineOf(bytes, at) {
   return line;
 }
 
-// The answer without what stays here: the files and the rows.
+// The answer without the files and the rows, which stay here.
 function shown({ parts, evidence, rows: all, ...result }) {
   const sizes = Object.fromEntries(Object.entries(parts ?? {}).map(([name, bytes]) => [name, bytes.length]));
   const passed = Object.fromEntries(Object.keys(result.checks).map((name) => [name, passedText(name)]));
@@ -92,7 +92,7 @@ function shown({ parts, evidence, rows: all, ...result }) {
   return { ...result, sizes, passed, agents, about, decisions: all?.length ?? 0 };
 }
 
-// Some rows of the table: each score beside the two states that it comes from.
+// Some rows of the table: each score with the two states that it comes from.
 function rows({ from, to }) {
   const { evidence, rows: all } = held.result;
   return all.slice(from, to).map((row, at) => {
@@ -103,7 +103,7 @@ function rows({ from, to }) {
   });
 }
 
-// A transaction by itself, as an anchor holds it.
+// A single transaction, as in an anchor.
 async function transaction({ bytes }) {
   const { signature, memos } = await readTransaction(bytes);
   return { signature, memos: memos.map(({ memo, signers }) => ({ memo: hexOf(memo), signers })) };

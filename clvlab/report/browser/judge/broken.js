@@ -1,4 +1,4 @@
-// What is checked breaks a rule; and: there is nothing to check, or no key to check it by.
+// Errors: the input breaks a rule (`Broken`); or there is nothing to check, or no key to check it with (`NoInput`).
 
 class Broken extends Error {}
 class NoInput extends Error {}
@@ -7,13 +7,13 @@ function require(holds, text) {
   if (!holds) throw new Broken(typeof text === "function" ? text() : text);
 }
 
-// Rules are [text, whether it holds]; the sentence names those that do not.
+// Rules are [text, whether it holds]; the sentence names the rules that do not hold.
 function requireAll(rules, where) {
   const broken = rules.filter(([, holds]) => !holds).map(([text]) => text);
   if (broken.length) throw new Broken(`${where}: it does not hold that ${broken.join(", that ")}`);
 }
 
-// What is wrong by a check, or null. Whatever else is thrown is a fault of this page, and is shown as one.
+// The fault that a check found, or null. Any other error is a fault of this page, and is shown as such.
 async function faultOf(check) {
   try {
     await check();

@@ -2,7 +2,7 @@
 
 const PARTS = ["context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json"];
 
-// Take a bundle apart: the listed parts, in order, with these hashes, and nothing else.
+// Split a bundle: exactly the listed parts, in order, with these hashes.
 async function partsOfBundle(bundle) {
   const feed = bundle.subarray(0, 2 ** 20).indexOf(10);
   const _header = keyed({ parts: listOf(keyed({ name: oneOf(...PARTS), sha256: text, size: count })), schema: oneOf("clvlab-bundle/1") });
@@ -25,7 +25,7 @@ async function partsOfBundle(bundle) {
   return parts;
 }
 
-// Of a run folder these files count, and only these.
+// Only these files of a run folder count.
 function partsOfFolder(files) {
   const parts = {};
   for (const { name, bytes } of files) if (PARTS.slice(1, 5).includes(name)) parts[name] = bytes;
@@ -36,7 +36,7 @@ function partsOfFolder(files) {
   return parts;
 }
 
-// The context of a bundle must say what the manifest and the evidence say.
+// The context of a bundle must agree with the manifest and the evidence.
 async function checkContext({ parts, evidence }) {
   const { run_id, binding } = evidence.started;
   const named = { schema: "clvlab-context/1", run_id, manifest_hash: await sha256(parts["manifest.json"]), ...binding };

@@ -1,6 +1,6 @@
 // Bytes and texts: UTF-8 both ways, hex, base64 and base58, each read strictly.
 
-const _utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }); // a mark of byte order is a character like any other
+const _utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }); // a byte order mark is an ordinary character
 const _encoder = new TextEncoder();
 
 const bytesOf = (text) => _encoder.encode(text);
@@ -9,7 +9,7 @@ function textOf(bytes) {
   try {
     return _utf8.decode(bytes);
   } catch {
-    throw new Broken("it is no text in UTF-8");
+    throw new Broken("it is not UTF-8 text");
   }
 }
 
@@ -30,7 +30,7 @@ function joined(...parts) {
 const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 
-// Bounds of what is sealed. They are asked about before anything is split, and no file of a run that was sealed is beyond them.
+// Limits of sealed data. They are checked before anything is split; no file of a sealed run exceeds them.
 const MAX_BYTES = 4 * 2 ** 30;
 const MAX_LINE_BYTES = 4 * 2 ** 20;
 const MAX_STARTED_BYTES = 32 * 2 ** 20;
@@ -51,7 +51,7 @@ function checkSize(size, name) {
   require(size <= limit, `${name} has ${grouped(size)} bytes, the limit is ${grouped(limit)}`);
 }
 
-// Require lines to be as few and as short as they may be, the first by a limit of its own; return how many there are.
+// Require the lines to be within the limits of number and length, the first with its own limit; return their number.
 function checkLines(bytes, name, first = MAX_LINE_BYTES) {
   checkSize(bytes.length, name);
   const lines = countLines(bytes);
@@ -66,8 +66,8 @@ function checkLines(bytes, name, first = MAX_LINE_BYTES) {
   return lines;
 }
 
-// A text is a row of lines without their line feeds; after the last line feed begins no further line. Whoever reads them one by
-// one may refuse the first, before the others are cut.
+// A text is a sequence of lines without their line feeds; the last line feed begins no further line. A caller that reads lines
+// one by one may refuse the first before the others are split.
 function* eachLine(bytes) {
   let from = 0;
   while (from < bytes.length) {
@@ -80,14 +80,14 @@ function* eachLine(bytes) {
 
 const linesOf = (bytes) => [...eachLine(bytes)];
 
-// Base64 has other spellings of the same bytes (spaces, missing padding, idle bits): only the one that is written again counts.
+// Base64 has several spellings of the same bytes (spaces, missing padding, unused bits): only the canonical one counts.
 function fromBase64(text) {
   const fits = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(text);
-  require(fits && btoa(atob(text)) === text, () => `no canonical base64: ${text.slice(0, 60)}`);
+  require(fits && btoa(atob(text)) === text, () => `not canonical base64:  ${text.slice(0, 60)}`);
   return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 }
 
-// Keys and signatures as Solana writes them: a number in base 58, and a "1" for each zero byte at the front.
+// Keys and signatures in Solana's form: a number in base 58, and a "1" for each zero byte at the front.
 function base58(bytes) {
   const digits = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
   let number = bytes.reduce((sum, byte) => sum * 256n + BigInt(byte), 0n);

@@ -1,5 +1,5 @@
-// Canonical JSON: RFC 8785 with ASCII keys, integers within 2**53 - 1 and no fractions; a value has one form and no other.
-// The reader stops at the first character that the one form would not have, so what it read need not be written again.
+// Canonical JSON: RFC 8785 with ASCII keys, integers within 2**53 - 1 and no fractions; a value has exactly one form. The reader
+// stops at the first character that this form would not have, so its input need not be written again for comparison.
 
 const MAX_LEVELS = 254;
 const _ESCAPES = { '"': '"', "\\": "\\", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
@@ -87,7 +87,7 @@ class CanonicalReader {
     }
   }
 
-  // A character has an escape only if it needs one, and the shortest that it has; so no half of a pair can be written.
+  // A character has an escape only if it needs one, and then the shortest; so no half of a surrogate pair can be written.
   escape() {
     const letter = this.text[this.at + 1];
     if (letter !== "u") {
@@ -120,7 +120,7 @@ class CanonicalReader {
   }
 
   object(levels) {
-    const found = Object.create(null); // a key may be any name, also __proto__
+    const found = Object.create(null); // a key may be any name, even __proto__
     let before = null;
     if (!levels) this.stop();
     this.at += 1;
@@ -131,10 +131,10 @@ class CanonicalReader {
     for (;;) {
       if (this.text.charCodeAt(this.at) !== 34) this.stop();
       const key = this.string();
-      if (before !== null && !(before < key)) this.stop(); // sorted, and none twice
+      if (before !== null && !(before < key)) this.stop(); // sorted, without duplicates
       if (this.text.charCodeAt(this.at) !== 58) this.stop();
       this.at += 1;
-      if (!/^[\0-\x7f]*$/.test(key)) throw new Broken("a key that is no ASCII string");
+      if (!/^[\0-\x7f]*$/.test(key)) throw new Broken("a key that is not an ASCII string");
       found[key] = this.value(levels - 1);
       before = key;
       const unit = this.text.charCodeAt(this.at);
@@ -147,7 +147,7 @@ class CanonicalReader {
 
 const readCanonical = (text) => new CanonicalReader(text).whole();
 
-// Write a value that has a canonical form; JSON.stringify escapes texts as RFC 8785 does, but keeps keys as they came.
+// Write a value that has a canonical form. JSON.stringify escapes texts as RFC 8785 does, but keeps keys in their order.
 function canonical(value) {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (value !== null && typeof value === "object") {
@@ -157,8 +157,8 @@ function canonical(value) {
   return JSON.stringify(value);
 }
 
-// Any JSON, as a file of keys or a manifest that somebody rewrote may be: numbers that are no integers, which no value here may
-// be, become null, also those that some programs write beyond JSON; other programs give up at 4,300 digits.
+// Any JSON, such as a file of keys or a manifest that somebody rewrote. Numbers that are not integers become null, because no
+// value here may be one; so do those that some programs write outside JSON. Other programs fail at 4,300 digits.
 function readAnyJson(bytes) {
   const tokens = /"(?:[^"\\]|\\.)*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|-?Infinity|NaN/gs;
   const text = textOf(bytes).replace(tokens, (token) => {
@@ -169,12 +169,12 @@ function readAnyJson(bytes) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new Broken("it is no JSON");
+    throw new Broken("it is not JSON");
   }
 }
 
-// Order of texts by code point, which is the order of their UTF-8 bytes. JavaScript's own is by UTF-16 unit, and puts pairs of
-// surrogates, which stand for the highest code points, before U+E000.
+// Order of texts by code point, which is the order of their UTF-8 bytes. JavaScript orders by UTF-16 unit, and puts surrogate
+// pairs, which encode the highest code points, before U+E000.
 function compareTexts(one, two) {
   const end = Math.min(one.length, two.length);
   for (let at = 0; at < end; at += 1) {
@@ -196,5 +196,5 @@ function compareKeys(one, two) {
   return 0;
 }
 
-// Whether texts stand in order, each once.
+// Whether texts are in order, without duplicates.
 const ascending = (texts) => texts.every((text, at) => !at || compareTexts(texts[at - 1], text) < 0);

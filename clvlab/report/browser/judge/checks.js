@@ -1,5 +1,5 @@
-// The checks of a run, each with what it says when it passes. `verify` answers what clv_verify.py answers: hashes, for each check
-// what is wrong or null, and which proofs are not judged, and why; beside it, the numbers of each check.
+// The checks of a run, each with its sentence for a pass. `verify` gives the same answers as clv_verify.py: hashes; for each check
+// the fault or null; and the proofs that are not judged, with reasons. It adds the numbers of each check.
 
 const CHECKS = {
   evidence_integrity: [checkIntegrity, "events.jsonl is canonical, complete, in order, and has the sealed hash"],
@@ -17,7 +17,7 @@ const DISCLOSED = "the score follows from this decision and its close, and all s
 
 function checkIntegrity({ manifest, stated, parts }) {
   const [found, sealed] = [manifest.evidence_hash, stated.evidence_hash];
-  require(found === sealed, `SHA-256 of events.jsonl is ${found}, sealed was ${text(sealed) ? sealed : "nothing"}`);
+  require(found === sealed, `SHA-256 of events.jsonl is ${found}, but the sealed hash is ${text(sealed) ? sealed : "missing"}`);
   return { bytes: parts["events.jsonl"].length, lines: manifest.event_count, recomputed: found, sealed };
 }
 
@@ -28,7 +28,7 @@ function checkScores({ parts, scores, rows }) {
   return { "rows derived": rows.length, scored: rows.filter((row) => row.reason === "scored").length };
 }
 
-// What a stored manifest states; nothing if it can't be read.
+// The values in a stored manifest; empty if it can't be read.
 function statedBy(bytes) {
   try {
     const value = readAnyJson(bytes);
@@ -52,11 +52,11 @@ const unread = () => ({
   numbers: {},
 });
 
-// Check a bundle or disclosure (one file), or the files of a run folder. Of `asking`: `trust`, which proofs are `required`, and
-// whether a required log may do `withoutWitness`: alone, its operator can keep two.
+// Check a bundle or disclosure (one file), or the files of a run folder. `asking` has `trust`, the `required` proofs, and
+// `withoutWitness`, which accepts a required log without a witness; alone, its operator can keep two logs.
 async function verify(given, asking, report) {
   const files = given.filter((file) => !isTicks(file));
-  if (!files.length) throw new NoInput("choose a bundle, a disclosure or the files of a run beside the ticks");
+  if (!files.length) throw new NoInput("choose a bundle, a disclosure or the files of a run, together with the ticks");
   if (files.length === 1 && isDisclosure(files[0].bytes)) return verifyDisclosure(files[0].bytes, asking.required);
   const folder = files.length > 1 || PARTS.includes(files[0].name);
   let parts;
@@ -121,7 +121,7 @@ async function verifyParts(parts, { trust, required, withoutWitness }, report, t
   return result;
 }
 
-// The checks to make; why a proof is not judged goes to `without`.
+// The checks to make; `without` gets the reason for each proof that is not judged.
 function _asked({ parts, trust }, required, without) {
   const asked = Object.entries(CHECKS);
   if (parts["context.json"]) asked.push(["bundle", BUNDLED]);
@@ -133,7 +133,7 @@ function _asked({ parts, trust }, required, without) {
   return asked;
 }
 
-// A disclosure holds neither anchor nor log, and of its run only this decision is judged.
+// A disclosure has no anchor and no log, and only this decision of its run is judged.
 async function verifyDisclosure(bytes, required) {
   if (bytes.length > MAX_DISCLOSURE_BYTES) throw new NoInput(`the disclosure has more than ${grouped(MAX_DISCLOSURE_BYTES)} bytes`);
   const result = { ...unread(), disclosure: true };

@@ -1,5 +1,5 @@
-// What one line says of another. A fixture has one sequence of messages, each about one market and at one time, and a state is
-// the last message of its market: all lines together must be what one tape could have given.
+// Agreement between lines. A fixture has one sequence of messages, each about one market and at one time. A state is the last
+// message of its market. One tape must be able to give all lines together.
 
 const LAST_OPEN_MAX_AGE_MS = 300_000;
 
@@ -28,7 +28,7 @@ function checkCoherence(evidence) {
   }
 }
 
-// The last of some sorted numbers that is not beyond a bound; null if all are.
+// The last of some sorted numbers up to a bound; null if all are above it.
 function lastUpTo(numbers, bound) {
   const count = countUpTo(numbers, bound);
   return count ? numbers[count - 1] : null;
@@ -45,7 +45,7 @@ function countUpTo(numbers, bound) {
   return low;
 }
 
-// Every message that a line shows: by fixture, then by number, its market and state.
+// Every message that a line shows, by fixture and then by number, with its market and state.
 function _messagesOf({ decisions, closes }) {
   const messages = new Map();
   const sidesOf = new Map();
@@ -91,7 +91,7 @@ function _sameState(one, two) {
   );
 }
 
-// Numbers of the messages of each market, sorted: of all, and of those that are open.
+// Sorted numbers of the messages of each market: of all, and of the open ones.
 function _numbersByMarket(messages) {
   const markets = new Map();
   for (const [fixture, own] of messages) {
@@ -139,7 +139,7 @@ function _checkTimes({ started, decisions, closes }, messages) {
   }
 }
 
-// Whether a tick is inside or outside the window as the kind of the close says.
+// Whether the kind of the close allows a tick to be inside or outside the window.
 function _asClosed({ close_kind, end_seq, close_ts_ms }, number, ts_ms, durationMs) {
   const inside = number < end_seq;
   if (close_kind === "kickoff") return inside === ts_ms < close_ts_ms;

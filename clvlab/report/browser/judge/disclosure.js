@@ -1,4 +1,4 @@
-// A disclosure: one decision and its score, with lines that stand under the roots of the manifest. The rest stays unseen.
+// A disclosure: one decision and its score, with lines under the roots of the manifest. The other decisions stay hidden.
 
 const DISCLOSED_KINDS = { started: "RUN_STARTED", decision: "DECISION", close: "MARKET_CLOSE", sealed: "RUN_SEALED" };
 
@@ -20,7 +20,7 @@ async function checkDisclosure(bytes, result) {
     const [root, leaves] = name === "score" ? ["score_root", size] : ["evidence_root", manifest.event_count];
     const found = rootByInclusion(leafOf(bytesOf(line)), index, size, proof.map(fromHex));
     const stands = size === leaves && `sha256:${hexOf(found)}` === manifest[root];
-    require(stands, `the line of the ${name} does not stand under the ${root}`);
+    require(stands, `the line of the ${name} is not under the ${root}`);
   }
   const started = readStarted(disclosed.started.line);
   const payloads = {};

@@ -1,5 +1,5 @@
-// Ed25519 signatures (RFC 8032, section 5.1.7), without the cofactor, on points in extended coordinates. Browsers that have
-// Ed25519 in WebCrypto differ over keys of small order and odd encodings; verdicts must not, so the arithmetic stands here.
+// Ed25519 signatures (RFC 8032, section 5.1.7), without the cofactor, on points in extended coordinates. Browsers with Ed25519 in
+// WebCrypto differ for keys of small order and unusual encodings. Verdicts must not differ, so the arithmetic is here.
 
 const PRIME = 2n ** 255n - 19n;
 const ORDER = 2n ** 252n + 27742317777372353535851937790883648493n;
@@ -42,7 +42,7 @@ function multiple(number, point) {
   return found;
 }
 
-// Decode a point; one that is written otherwise than an encoder writes it is none.
+// Decode a point; an encoding that an encoder would not write is refused.
 function pointOf(bytes) {
   const number = littleEndian(bytes);
   const y = number & (2n ** 255n - 1n);
@@ -55,7 +55,7 @@ function pointOf(bytes) {
   return [x, y, 1n, _mod(x * y)];
 }
 
-// Eight times a point of small order is the neutral one: with such a key anybody can sign, and such a commitment binds nobody.
+// Eight times a point of small order is the neutral point. Anybody can sign with such a key, and such a commitment binds nobody.
 const ofSmallOrder = (point) => multiple(8n, point)[0] === 0n;
 
 async function checkSignature(key, message, signature, name) {

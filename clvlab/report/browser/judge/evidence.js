@@ -2,7 +2,7 @@
 // `Evidence` is {started, decisions: [{seq, ...payload}], closes: Map of fixture and market}.
 
 const KINDS = Object.keys(PAYLOADS);
-const marketOf = (fixture, market) => `${fixture} ${market}`; // a fixture is a number, so no two markets share this
+const marketOf = (fixture, market) => `${fixture} ${market}`; // a fixture is a number, so no two markets have the same text
 
 function readEvent(source, kind, where) {
   const shape = (event) => _isEvent(event) && event.kind === kind && PAYLOADS[kind](event.payload);
@@ -23,13 +23,13 @@ function readStarted(source) {
   return event.payload;
 }
 
-// Read all events; `progress` is told from time to time how many.
+// Read all events; `progress` sometimes receives their number so far.
 function readEvidence(bytes, progress = () => {}) {
   require(bytes.length && bytes[bytes.length - 1] === 10, "events.jsonl is empty or does not end with a line feed");
   const total = checkLines(bytes, "events.jsonl", MAX_STARTED_BYTES);
   const lines = eachLine(bytes);
   const found = { RUN_STARTED: [readStarted(lines.next().value)], DECISION: [], AGENT_ERROR: [], MARKET_CLOSE: [], RUN_SEALED: [] };
-  let stage = 1; // the kinds stand in this order, so from a line on only its kind and later ones may come
+    let stage = 1; // the kinds come in this order, so after a line only its kind and later kinds may come
   let seq = 0;
   for (const source of lines) {
     seq += 1;
@@ -49,7 +49,7 @@ function readEvidence(bytes, progress = () => {}) {
   const counts = { agent_errors: found.AGENT_ERROR.length, decisions: found.DECISION.length, market_closes: found.MARKET_CLOSE.length };
   const [sealed] = found.RUN_SEALED;
   const counted = found.RUN_SEALED.length === 1 && Object.entries(counts).every(([name, number]) => sealed[name] === number);
-  require(counted, `RUN_SEALED must stand once, and count ${canonical(counts)}`);
+  require(counted, `RUN_SEALED must come once, and count ${canonical(counts)}`);
   const closes = new Map(found.MARKET_CLOSE.map((close) => [marketOf(close.fixture_id, close.market_key), close]));
   require(closes.size === counts.market_closes, "a market closes twice");
   const evidence = { started: found.RUN_STARTED[0], decisions: found.DECISION, closes };
@@ -59,14 +59,14 @@ function readEvidence(bytes, progress = () => {}) {
   return evidence;
 }
 
-// What must hold of decisions and closes, whether all lines are at hand or those of one decision.
+// Rules of decisions and closes, for all lines or for those of one decision.
 function checkRules(evidence) {
   checkDecisions(evidence);
   checkCloses(evidence);
   checkCoherence(evidence);
 }
 
-// What the shape of RUN_STARTED does not say. `captured`: whether RUN_SEALED names the pack that a live run captured.
+// Rules of RUN_STARTED that its shape does not contain. `captured`: whether RUN_SEALED names the pack that a live run captured.
 function checkStarted(started, captured) {
   const { agents, binding, policy, window } = started;
   const live = started.source_mode === "live";
@@ -85,7 +85,7 @@ function checkStarted(started, captured) {
       ["a live run is bound to no pack before it began", !live || (binding.pack_id === null && binding.content_hash === null)],
       ["RUN_SEALED names the pack that was captured of a live run, and of no other", captured === live],
       ["agents of a live run decided live, and no others", agents.every((agent) => (agent.causality === "live") === live)],
-      ["a run is of the first schema that has words for it", started.schema === `clvlab-run/${saysMore(started) ? 2 : 1}`],
+      ["a run has the first schema that can express it", started.schema === `clvlab-run/${saysMore(started) ? 2 : 1}`],
       ["what was held of agents is named in order, and of all that were asked step by step", isHeld(started)],
       ["some probability is allowed", policy.min_prob_bps <= policy.max_prob_bps],
     ],
@@ -93,14 +93,14 @@ function checkStarted(started, captured) {
   );
 }
 
-// Whether RUN_STARTED says what the first schema had no words for.
+// Whether RUN_STARTED contains something that the first schema cannot express.
 function saysMore(started) {
   return "isolation" in started || hasNewLabel(started);
 }
 
 const hasNewLabel = (started) => started.agents.some((agent) => SINCE_TWO.includes(agent.causality));
 
-// What was held is either not spoken of, or of some agents of the run, in order, and some of it, in order.
+// `isolation` is either missing, or names some agents of the run, in order, each with some restrictions, in order.
 function isHeld({ agents, isolation }) {
   const stated = isolation ?? [];
   const known = new Set(agents.map((agent) => agent.agent_id));
@@ -115,7 +115,7 @@ function isHeld({ agents, isolation }) {
   );
 }
 
-// Files are either not spoken of, or some, in order of name and hash.
+// Files are either missing, or some, in order of name and hash.
 function readsInOrder(reads) {
   if (reads === undefined) return true;
   const keys = reads.map((read) => [read.name, read.sha256]);

@@ -1,10 +1,10 @@
-// SHA-256. WebCrypto hashes whole files, and SHA-512 for signatures. It answers later, which is too slow for the hundreds of
-// thousands of short lines and nodes of two Merkle trees: those are hashed here (FIPS 180-4), and `selfTest` compares both.
+// SHA-256. WebCrypto hashes whole files, and SHA-512 for signatures. It is asynchronous, which is too slow for the hundreds of
+// thousands of short lines and nodes of two Merkle trees. Those are hashed here (FIPS 180-4), and `selfTest` compares both.
 
 const _PRIMES = [];
 for (let number = 2; _PRIMES.length < 64; number += 1) if (_PRIMES.every((prime) => number % prime)) _PRIMES.push(number);
 
-// The first 32 bits of the fraction of a root, by integers: no engine need round as another does.
+// The first 32 bits of the fraction of a root, by integers, because engines may round differently.
 function _fractionOfRoot(prime, degree) {
   const target = BigInt(prime) << BigInt(32 * degree);
   let low = 0n;
@@ -90,7 +90,7 @@ async function digest(name, bytes) {
   return new Uint8Array(await crypto.subtle.digest(name, bytes));
 }
 
-// The form in which the project writes a hash.
+// The project's text form of a hash.
 async function sha256(bytes) {
   return `sha256:${hexOf(await digest("SHA-256", bytes))}`;
 }

@@ -1,13 +1,14 @@
-// Whom the reader trusts, and C2SP signed notes: checkpoints of logs, signed by the log (type 1) and by witnesses (type 4).
+// The keys that the reader trusts, and C2SP signed notes: checkpoints of logs, signed by the log (type 1) and by witnesses
+// (type 4).
 
 const NO_TRUST = { anchor_signers: {}, checkpoint: null, logs: [], witness_quorum: 0, witnesses: [] };
 const SMALL_ORDER_Y = [0n, 1n, PRIME - 1n].concat(
   [littleEndian(fromHex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"))].flatMap((y) => [y, PRIME - y]),
 );
 
-// Read a file of keys; what is left out is trusted with nothing.
+// Read a file of keys; a missing entry means that no key is trusted.
 function readTrust(bytes) {
-  const wrong = (why) => new NoInput(`these are no keys: ${why}`);
+  const wrong = (why) => new NoInput(`these are not valid keys:  ${why}`);
   if (bytes.length > 2 ** 20) throw wrong("more than a mebibyte");
   let given;
   try {
@@ -43,20 +44,20 @@ async function trustedKeys(trust) {
       const id = (await digest("SHA-256", joined(bytesOf(`${name}\n`), bytes))).subarray(0, 4);
       const plain = /^[^\p{C}\p{Z}]+$/u.test(name);
       const fits = plain && bytes.length === 33 && bytes[0] === type && stated === hexOf(id);
-      require(fits, `no key of ${role}: ${JSON.stringify(written)}`);
+      require(fits, `not a key of ${role}:  ${JSON.stringify(written)}`);
       const y = littleEndian(bytes.subarray(1)) & (2n ** 255n - 1n);
-      require(y < PRIME && !SMALL_ORDER_Y.includes(y), `the key of ${name} is no point of the curve, or of small order`);
+      require(y < PRIME && !SMALL_ORDER_Y.includes(y), `the key of ${name} is not a point of the curve, or is of small order`);
       const key = hexOf(bytes.subarray(1));
       const owner = `${type} ${name}`;
       if (!owners.has(key)) owners.set(key, owner);
-      require(owners.get(key) === owner, `the key of ${name} stands under another name, or as a log and as a witness`);
+      require(owners.get(key) === owner, `the key of ${name} has another name too, or is both a log and a witness`);
       found.set(written, { name, type, key: bytes.subarray(1), id: hexOf(id) });
     }
   }
   return [...found.values()];
 }
 
-// Open a signed note: its text, and which of these keys signed it. A signature of any other key or type stays unread.
+// Open a signed note: its text, and which of these keys signed it. Signatures of other keys or types are not read.
 async function openNote(note, keys) {
   const blank = note.lastIndexOf("\n\n");
   const lines = blank < 0 ? "" : note.slice(blank + 2);
@@ -83,7 +84,7 @@ async function openNote(note, keys) {
   return { body, signers };
 }
 
-// Read a checkpoint that the log which it names signed, and whose key is trusted.
+// Read a checkpoint that the log in its first line signed; the log's key must be trusted.
 async function readCheckpoint(note, keys) {
   const { body, signers } = await openNote(note, keys);
   const found = /^([^\n]+)\n(0|[1-9][0-9]{0,15})\n([^\n]+)\n$/.exec(body);

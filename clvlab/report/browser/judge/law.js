@@ -1,4 +1,4 @@
-// The law clv-law/1: a score from the two states of a decision, its entry and the close of its market. Integers throughout.
+// The law clv-law/1: a score from the two states of a decision, its entry and the close of its market. All numbers are integers.
 
 function priceOf(state, name) {
   const side = name === null ? undefined : state?.sides.find((one) => one.side === name);
@@ -7,13 +7,13 @@ function priceOf(state, name) {
 
 const allowedBy = (prefixes, market) => market !== null && prefixes.some((prefix) => market.startsWith(prefix));
 
-// Value of the price taken at the closing probability, half up; without a quote, of a fair price at the entry.
+// Value of the price taken at the closing probability, rounded half up; without a quote, of a fair price at the entry.
 function edgeBps(entryProb, odds, closeProb) {
   if (odds !== null) return Math.floor((2 * closeProb * odds + 1000) / 2000) - 10_000;
   return entryProb > 0 ? Math.floor((20_000 * closeProb + entryProb) / (2 * entryProb)) - 10_000 : null;
 }
 
-// Closing probabilities are looked up: one close may have as many sides as there are decisions.
+// Closing probabilities are looked up in a map, because one close may have as many sides as there are decisions.
 function closingProbabilities(closes) {
   const found = new Map();
   for (const [key, { closing }] of closes) {
@@ -59,7 +59,7 @@ function scoreRow(decision, close, closeProb, window) {
   };
 }
 
-// One decision, one reason: the first that applies.
+// One decision has one reason: the first that applies.
 function _reason({ action, entry, close, closing, age, prob, closeProb, tick_seq, ts_ms, window }) {
   if (action.type === "WAIT") return "wait_unscored";
   if (action.market_key === null) return "market_key_missing";

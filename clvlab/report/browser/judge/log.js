@@ -1,4 +1,4 @@
-// The run log: a trusted log holds the commitment that the manifest names, and after it this result.
+// The run log: a trusted log has the commitment that the manifest names, and later this result.
 
 const _unhexed = (texts) => texts.map(fromHex);
 
@@ -12,7 +12,7 @@ async function checkLog(run) {
   for (const name of ["commit", "outcome"]) {
     const { entry, index, proof } = log[name];
     const found = rootByInclusion(leafOf(bytesOf(entry)), index, size, _unhexed(proof));
-    require(sameBytes(found, root), `the ${name} does not stand in the log`);
+    require(sameBytes(found, root), `the ${name} is not in the log`);
   }
   const commit = shaped(log.commit.entry, COMMIT, "the commitment in the log");
   const outcome = shaped(log.outcome.entry, RESULT, "the result in the log");
@@ -62,7 +62,7 @@ async function checkLog(run) {
   };
 }
 
-// No signature covers these counts: whoever holds the bundle can write others.
+// No signature covers these counts: anyone who has the bundle can change them.
 function _stated(claim) {
   if (!claim) return {};
   const { earlier, later, abandoned, unknown_pack } = claim;

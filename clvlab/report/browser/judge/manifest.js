@@ -1,6 +1,6 @@
-// The manifest that evidence and scores must have, and what it and RUN_STARTED name.
+// The manifest that follows from evidence and scores, and the ids and hashes in it and in RUN_STARTED.
 
-// What a manifest takes from RUN_STARTED; agents stand in order there.
+// The parts of a manifest that come from RUN_STARTED, where agents are in order.
 async function namedBy(started) {
   const roster = started.agents.map((agent) => [agent.agent_id, agent.config_hash]);
   return {
@@ -11,7 +11,7 @@ async function namedBy(started) {
   };
 }
 
-// Whether a commit_index is true, only the log can say.
+// Only the log can say whether a commit_index is true.
 async function rebuiltManifest({ events, started, scores, commitIndex }) {
   const lines = linesOf(events);
   const index = Number.isSafeInteger(commitIndex) && commitIndex >= 0 ? commitIndex : null;
@@ -28,29 +28,29 @@ async function rebuiltManifest({ events, started, scores, commitIndex }) {
   };
 }
 
-// Hash of everything that shapes the result of a run; of its schema what the labels ask for.
+// Hash of everything that shapes the result of a run, with the schema that its labels require.
 async function inputsHash(started) {
   const names = ["agents", "binding", "kind", "law_version", "origin_id", "policy_hash", "window"];
   const schema = `clvlab-run/${hasNewLabel(started) ? 2 : 1}`;
   return sha256(bytesOf(canonical({ ...Object.fromEntries(names.map((name) => [name, started[name]])), schema })));
 }
 
-// Every config_hash, the policy_hash and the run id must be of what they name.
+// Every config_hash, the policy_hash and the run id must be the hash of its content.
 async function checkIds(started) {
   for (const { agent_id, config, config_hash, strategy, strategy_version } of started.agents) {
     const own = await sha256(bytesOf(canonical({ schema: "clvlab-agent-config/1", config, strategy, strategy_version })));
     require(own === config_hash, `config_hash of ${agent_id} is ${config_hash}, not ${own}`);
   }
   const policyHash = await sha256(bytesOf(canonical(started.policy)));
-  require(policyHash === started.policy_hash, `policy_hash is ${started.policy_hash}, what it names gives ${policyHash}`);
+  require(policyHash === started.policy_hash, `policy_hash is ${started.policy_hash}, but the policy gives ${policyHash}`);
   const runId = `run_${(await inputsHash(started)).slice(7, 39)}`;
-  require(runId === started.run_id, `run_id is ${started.run_id}, what it names gives ${runId}`);
+  require(runId === started.run_id, `run_id is ${started.run_id}, but the run's inputs give ${runId}`);
 }
 
 async function checkManifest({ parts, stated, manifest, evidence }) {
   const other = Object.keys(manifest).filter((key) => stated[key] !== manifest[key]);
   const same = sameBytes(bytesOf(canonical(manifest)), parts["manifest.json"]);
-  require(same, `manifest.json has another ${other.join(", ") || "form"} than the evidence gives`);
+  require(same, `manifest.json has another ${other.join(", ") || "form"} than follows from the evidence`);
   await checkIds(evidence.started);
   return { events: manifest.event_count, "evidence root": manifest.evidence_root, "score root": manifest.score_root };
 }

@@ -1,4 +1,4 @@
-// Merkle trees of RFC 9162, section 2.1: a leaf is hashed behind a zero byte, a node behind a one.
+// Merkle trees of RFC 9162, section 2.1: the hash of a leaf begins with a zero byte, that of a node with a one.
 
 function leafOf(line) {
   const hash = new Uint8Array(32);
@@ -12,7 +12,7 @@ function nodeOf(left, right) {
   return hash;
 }
 
-// Level by level in one array; an odd node at the end of a level rises unchanged.
+// Level by level in one array; an odd node at the end of a level moves up unchanged.
 function merkleRoot(lines) {
   const nodes = new Uint8Array(32 * Math.max(1, lines.length));
   if (!lines.length) hashInto(-1, new Uint8Array(0), nodes, 0);
@@ -31,19 +31,19 @@ function _split(size) {
   return left;
 }
 
-// The root of the tree of `size` leaves in which a proof puts a leaf: the proof read from its end, as the tree from its root.
+// The root of a tree of `size` leaves that a proof gives for a leaf. The proof is read from its end, and the tree from its root.
 function rootByInclusion(leaf, index, size, proof) {
   require(index >= 0 && index < size && proof.length > 0 === size > 1, `no proof of leaf ${index} among ${size}`);
   if (size === 1) return leaf;
   const rest = proof.slice(0, -1);
-  const beside = proof[proof.length - 1];
+  const sibling = proof[proof.length - 1];
   const left = _split(size);
-  if (index < left) return nodeOf(rootByInclusion(leaf, index, left, rest), beside);
-  return nodeOf(beside, rootByInclusion(leaf, index - left, size - left, rest));
+  if (index < left) return nodeOf(rootByInclusion(leaf, index, left, rest), sibling);
+  return nodeOf(sibling, rootByInclusion(leaf, index - left, size - left, rest));
 }
 
-// The roots of the first `first` and of all `size` entries that a consistency proof joins. `old` is the root of the former, as
-// long as the subtree looked at begins with the first entry; elsewhere a subtree's root stands in the proof.
+// The roots of the first `first` and of all `size` entries that a consistency proof joins. `old` is the root of the former while
+// the subtree begins with the first entry; for other subtrees the proof has the root.
 function rootsByConsistency(first, size, proof, old) {
   if (first === size) {
     require(proof.length === (old ? 0 : 1), "the proof has another length");
@@ -52,12 +52,12 @@ function rootsByConsistency(first, size, proof, old) {
   }
   require(first > 0 && first < size && proof.length, `no proof from ${first} to ${size} entries`);
   const rest = proof.slice(0, -1);
-  const beside = proof[proof.length - 1];
+  const sibling = proof[proof.length - 1];
   const left = _split(size);
   if (first <= left) {
     const [before, after] = rootsByConsistency(first, left, rest, old);
-    return [before, nodeOf(after, beside)];
+    return [before, nodeOf(after, sibling)];
   }
   const [before, after] = rootsByConsistency(first - left, size - left, rest, null);
-  return [nodeOf(beside, before), nodeOf(beside, after)];
+  return [nodeOf(sibling, before), nodeOf(sibling, after)];
 }

@@ -1,15 +1,16 @@
-// The policy gate: what was known at a decision, and what was allowed to the same agent before. Every reason that applies counts.
+// The policy gate: it judges a decision by what was known then, and by the agent's earlier allowed actions. All reasons that apply
+// count.
 
 const _isOver = (number, limit) => limit !== null && number > limit;
 
 class Gate {
   constructor(policy) {
     this.policy = policy;
-    this.used = new Map(); // orders of an agent, stakes of an agent on a fixture and on a market
-    this.ready = new Map(); // when an agent's cooldown on a market ends
+    this.used = new Map(); // an agent's orders, and its stakes on a fixture and on a market
+    this.ready = new Map(); // the end of an agent's cooldown on a market
   }
 
-  // Verdict on a BACK; if it is allowed, it counts from now on.
+  // Verdict on a BACK; if it is allowed, it counts for later actions.
   verdict({ action, agent_id, fixture_id, market_state: state, tick_seq, ts_ms }) {
     const { policy } = this;
     const keys = {
@@ -56,7 +57,7 @@ class Gate {
     return Math.floor((Math.max(0, limit - quote) * 10_000) / limit) > this.policy.max_slippage_bps;
   }
 
-  // The edge at the entry, of the quote over the consensus; one that can't be told is too small.
+  // The edge at the entry, of the quote over the consensus; an unknown edge is too small.
   lacksEdge(prob, quote) {
     const least = this.policy.min_edge_bps;
     if (least === null) return false;
@@ -69,7 +70,7 @@ function _phaseOf(rules) {
   return { allowed: !reasons.length, reasons };
 }
 
-// Require the sealed verdicts to be the derived ones, and an allowed action behind every receipt; count both.
+// Require the sealed verdicts to equal the derived ones, and every receipt to have an allowed action; count both.
 function checkPolicy({ parts, evidence }) {
   const { started, decisions } = evidence;
   const gate = new Gate(started.policy);

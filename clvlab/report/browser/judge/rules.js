@@ -1,7 +1,7 @@
-// What must hold of each decision and each close by itself, and of its place among the others.
+// Rules of each decision and each close alone, and of its place among the others.
 
 function _orderOf({ ts_ms, fixture_id, tick_seq, agent_id, action }) {
-  const nullable = (name) => [name === null ? 0 : 1, name ?? ""]; // null stands first
+  const nullable = (name) => [name === null ? 0 : 1, name ?? ""]; // null comes first
   return [ts_ms, fixture_id, tick_seq, agent_id, ...nullable(action.market_key), ...nullable(action.side), action.type];
 }
 
@@ -34,7 +34,7 @@ function checkDecisions({ started, decisions }) {
   }
 }
 
-// Sides stand once each, in byte order, and of a suspended market they have no probability.
+// Sides are unique and in byte order; those of a suspended market have no probability.
 function sidesFit(state) {
   if (!state) return true;
   const unpriced = !state.suspended || state.sides.every((side) => side.prob_bps === null);

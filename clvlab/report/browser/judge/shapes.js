@@ -1,4 +1,4 @@
-// Shapes: what a value of each kind holds. Read values are canonical already, so a shape asks for keys, types and bounds only.
+// Shapes: the content of values of each kind. Values are canonical when read, so a shape requires only keys, types and bounds.
 
 const SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_WINDOW_S = Math.floor(SAFE / 1_000_000);
@@ -13,7 +13,7 @@ const hash = (value) => text(value) && /^sha256:[0-9a-f]{64}$/.test(value);
 const [integer, count] = [between(-SAFE, SAFE), between(0, SAFE)];
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
-// An object with exactly these keys; one that ends in a question mark may be missing.
+// An object with exactly these keys; a key that ends in a question mark is optional.
 function keyed(shapes) {
   const rules = Object.entries(shapes).map(([key, shape]) => [key.replace(/\?$/, ""), shape, key.endsWith("?")]);
   const known = new Set(rules.map(([key]) => key));
@@ -161,7 +161,7 @@ const DISCLOSURE = keyed({
   schema: oneOf("clvlab-disclosure/2"),
 });
 
-// Read what must be canonical and of a shape.
+// Read a text that must be canonical and have a shape.
 function shaped(source, shape, where) {
   let value;
   try {

@@ -1,10 +1,10 @@
-// Prices: every state and close in the evidence, derived again from the ticks of the pack, as CSV with a line per side of a message.
+// Prices: every state and close in the evidence, derived again from the ticks of the pack: a CSV with a line per side of a message.
 
 const _INTEGERS = ["fixture_id", "tick_seq", "ts_ms"];
 const _NULLABLE = ["prob_bps", "odds_milli", "kickoff_ts_ms"];
 const _FLAGS = ["in_running", "suspended"];
 
-// Records of a CSV (RFC 4180): fields may stand in quotes, which double inside, and hold commas and line ends.
+// Records of a CSV (RFC 4180): fields may be in quotes, with inner quotes doubled, and may contain commas and line ends.
 function _recordsOf(source) {
   const records = [];
   let record = [];
@@ -12,7 +12,7 @@ function _recordsOf(source) {
   for (let at = 0; at < source.length; at = field.lastIndex) {
     field.lastIndex = at;
     const found = field.exec(source);
-    if (!found) throw new NoInput(`the ticks are no CSV at character ${at + 1}`);
+    if (!found) throw new NoInput(`the ticks are not CSV at character ${at + 1}`);
     const [, quoted, bare, end] = found;
     record.push(quoted === undefined ? bare : quoted.replaceAll('""', '"'));
     if (end === "," && field.lastIndex < source.length) continue;
@@ -28,7 +28,7 @@ function _rowsOf(bytes) {
   try {
     source = textOf(bytes);
   } catch {
-    throw new NoInput("the ticks are no text in UTF-8");
+    throw new NoInput("the ticks are not UTF-8 text");
   }
   const [head = [], ...records] = _recordsOf(source);
   const wrong = (name, value) => new NoInput(`the ticks have ${value === undefined ? "no" : `${JSON.stringify(value)} as`} ${name}`);
@@ -49,7 +49,7 @@ function _rowsOf(bytes) {
   });
 }
 
-// Fixtures by number: kickoff, ticks in order, and of each market its states in order.
+// Fixtures by number: kickoff, ticks in order, and for each market its states in order.
 function readTicks(bytes) {
   const fixtures = new Map();
   const keyOf = (row) => [row.fixture_id, row.tick_seq, row.market_key, row.side];
@@ -74,7 +74,7 @@ function readTicks(bytes) {
   return fixtures;
 }
 
-// Where the window of a fixture ends: the first tick outside, the time of the close, and its kind.
+// The end of a fixture's window: the first tick outside, the time of the close, and its kind.
 function _windowEnd({ ticks, kickoff }, { end_rule, duration_s }) {
   const last = ticks.at(-1);
   const firstThat = (holds) => ticks.find(holds)?.tick_seq ?? last.tick_seq + 1;
@@ -89,7 +89,7 @@ function _windowEnd({ ticks, kickoff }, { end_rule, duration_s }) {
   return { end_seq: last.tick_seq + 1, close_ts_ms: last.ts_ms, close_kind: "tape_end" };
 }
 
-// The state in which a market closes; `last_open` looks behind a suspension for at most 300 s.
+// The state in which a market closes; `last_open` looks back over a suspension for at most 300 s.
 function _closingState(states, { end_seq, close_ts_ms }, policy) {
   const inside = states.filter((state) => state.tick_seq < end_seq);
   const last = inside.at(-1) ?? null;
@@ -100,9 +100,9 @@ function _closingState(states, { end_seq, close_ts_ms }, policy) {
 
 function checkStates({ started, decisions, closes }, fixtures) {
   const book = started.window.close_source;
-  require(book === undefined, () => `the states are those of the book '${book}', and ticks are the consensus alone: clvlab verify --pack looks them up`);
+  require(book === undefined, () => `the states are those of the book '${book}', but the ticks have only the consensus: clvlab verify --pack looks them up`);
   const times = new Map([...fixtures].map(([fixture, { ticks }]) => [fixture, new Map(ticks.map((tick) => [tick.tick_seq, tick.ts_ms]))]));
-  const numbersOf = new Map(); // of each market its numbers, looked up once
+  const numbersOf = new Map(); // the numbers of each market, looked up once
   let states = 0;
   for (const { seq, fixture_id, tick_seq, ts_ms, action, market_state } of decisions) {
     const time = times.get(fixture_id)?.get(tick_seq);

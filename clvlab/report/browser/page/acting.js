@@ -1,11 +1,11 @@
-// What the reader does: choose files, name keys, change a byte.
+// Actions of the reader: choose files, name keys, change a byte.
 
 const _onProgress = ({ step, done }) => {
   the("progress").value = done;
   the("about").textContent = `${step[0].toUpperCase()}${step.slice(1)} …`;
 };
 
-// Show what the judge answers to a question; while it works, nothing else is asked.
+// Show the judge's answer to a question; until then no other question is asked.
 async function answered(question, given) {
   const buttons = [...document.querySelectorAll("button")];
   const before = buttons.map((button) => button.disabled);
@@ -50,7 +50,7 @@ async function judgeFiles(chosen) {
   await answered("judge", { files: chosen, ...asking() });
 }
 
-// Files that were dropped, and those directly in a folder that was.
+// Dropped files, and the files directly in a dropped folder.
 async function filesOf(transfer) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
   if (!entries.length) return [...transfer.files];
@@ -103,7 +103,7 @@ async function alter(at, bit) {
 for (const name of ["files", "folder"]) {
   the(name).onchange = ({ target }) => {
     const chosen = [...target.files];
-    target.value = ""; // so that the same file, perhaps changed since, can be chosen again
+    target.value = ""; // so that the same file can be chosen again, for example after a change
     return judgeFiles(chosen);
   };
 }

@@ -1,5 +1,5 @@
-// Elements of the page. Whatever a run says goes in as text, never as markup, and its invisible characters are spelled out: they
-// could write lines like these, or turn around what stands beside them.
+// Elements of the page. Text from a run is inserted as text, never as markup, and its invisible characters are spelled out.
+// Otherwise they could imitate these lines, or reverse the text around them.
 
 const the = (id) => document.getElementById(id);
 

@@ -1,4 +1,4 @@
-// The judge works in a worker made from this page's own text, so that the page stays at hand while it does.
+// The judge works in a worker made from this page's own text, so that the page stays responsive.
 
 class Judge {
   constructor(source) {
@@ -11,7 +11,7 @@ class Judge {
     this.worker.onerror = ({ message }) => this.fail(message ?? "this browser started no worker");
   }
 
-  // Ask a question; the answer comes as a promise, and how far it is before that.
+  // Ask a question. The answer is a promise; reports of progress come before it.
   ask(question, given = {}, { onProgress = () => {} } = {}) {
     const id = (this.count += 1);
     return new Promise((answer, refuse) => {

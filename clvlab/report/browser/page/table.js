@@ -1,4 +1,4 @@
-// Decisions, fifty at a time: each with the arithmetic of its score. Rows come from the worker as they are looked at.
+// Decisions, fifty at a time, each with the arithmetic of its score. The worker sends rows when they are shown.
 
 const PAGE = 50;
 const table = { at: 0, count: 0 };

@@ -3,8 +3,8 @@
 const NEVER = [
   ["states_from_ticks", "whether the prices are those of the ticks: add ticks.csv, or ask clv_states.py"],
   ["chain", "whether the chain still holds the memo: look the signature up there"],
-  ["other runs", "whether other agents were tried in silence: 'clvlab log audit' counts what a log knows"],
-  ["program", "which program made the run, and whether a replay gives it again: 'clvlab verify --replay' does"],
+  ["other runs", "whether other agents were tried and not shown: 'clvlab log audit' counts the runs in a log"],
+  ["program", "which program made the run, and whether a replay gives the same run: 'clvlab verify --replay' checks that"],
 ];
 
 const _failed = (result) => Object.keys(result.checks).filter((name) => result.checks[name] !== null);
@@ -23,7 +23,7 @@ function sentence(result) {
   const open = Object.keys(result.without);
   const rest = open.length ? ` No ${open.join(" and no ")} was checked.` : "";
   if (result.disclosure) return `${what} holds: the score follows from this decision, under the manifest below.`;
-  return `${what} holds: all ${all} checks pass, and ${number(result.decisions)} scores were computed anew.${rest}`;
+  return `${what} holds: all ${all} checks pass, and ${number(result.decisions)} scores were recomputed.${rest}`;
 }
 
 function showVerdict(result) {

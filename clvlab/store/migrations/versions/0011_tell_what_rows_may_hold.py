@@ -1,4 +1,4 @@
-"""Store how the agents of leaderboard rows decided and what they could know, and the rows' names, ranks and likenesses.
+"""Store how the agents of leaderboard rows decided and what they could know, and the rows' names, ranks and groups.
 
 The records of stored runs show how their agents decided. Rows are pooled again when the database is opened. Until the
 leaderboard is rebuilt, the knowledge of agents in runs that were not live is ``history``, and rows are not grouped.
