@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+import numpy as np
 import polars as pl
 
 from clvlab.errors import DecisionError
 from clvlab.law.closing import Window, fixture_closes, market_closes
+from clvlab.law.lines import NONE, ints_of, known, spread, starts
 from clvlab.law.positions import SEALED_ORDER
 from clvlab.law.schema import Action, Schema
 from clvlab.law.tape import Tape, last_row_at
@@ -69,7 +71,7 @@ def with_seq(parts: Sequence[Replay], *, errors: int = 0) -> Replay:
 
 def backs_only(decisions: pl.DataFrame) -> pl.DataFrame:
     back = (pl.col("action") == Action.BACK) & pl.col("market_key").is_not_null()
-    return decisions.filter(back).select(_MARKET).unique()
+    return decisions.lazy().filter(back).select(_MARKET).unique().collect(engine="in-memory")
 
 
 def _frame(columns: Mapping[str, pl.Series], schema: Schema, height: int) -> pl.DataFrame:
@@ -79,11 +81,10 @@ def _frame(columns: Mapping[str, pl.Series], schema: Schema, height: int) -> pl.
 
 def locate(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
     """Return decisions with ``ts_ms`` and ``market_row``, their market's last message at the tick."""
-    found = decisions.hstack(market_rows(tape, decisions))
-    row = found["market_row"]
-    found = found.with_columns(
-        message_seq=tape.rows["tick_seq"].gather(row), ts_ms=tape.rows["ts_ms"].gather(row)
-    ).with_columns(ts_ms=pl.when(pl.col("message_seq") == pl.col("tick_seq")).then("ts_ms"))
+    tick_seq, ts_ms = (pl.lit(tape.rows[name]).gather("market_row") for name in ("tick_seq", "ts_ms"))
+    found = decisions.hstack(market_rows(tape, decisions)).with_columns(
+        ts_ms=pl.when(tick_seq == pl.col("tick_seq")).then(ts_ms)
+    )
     if found["ts_ms"].null_count():  # decisions at a tick of another market
         elsewhere = tape.messages.select("fixture_id", "tick_seq", tick_ts_ms="ts_ms")
         found = (
@@ -100,31 +101,36 @@ def locate(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
 
 def market_rows(tape: Tape, decisions: pl.DataFrame) -> pl.DataFrame:
     """Return for each decision the row of its market's last message, on the first side, and the number of sides."""
-    first_sides = tape.series.with_row_index("series").filter(pl.col("side_no") == 0)
-    markets = first_sides.select(*_MARKET, "market_start", "n_sides", "series")
-    found = decisions.select(*_MARKET, "tick_seq").join(markets, on=_MARKET, how="left", maintain_order="left")
+    markets = tape.series.lazy().with_row_index("series").filter(pl.col("side_no") == 0)
+    found = (
+        decisions.lazy()
+        .select(*_MARKET, "tick_seq")
+        .join(markets.select(*_MARKET, "market_start", "n_sides", "series"), on=_MARKET, how="left", maintain_order="left")
+        .collect(engine="in-memory")
+    )
     # The market's own last message up to the tick is read. At a tick of another market it may be old, but never later.
     row = last_row_at(tape.key, found["market_start"], found["series"], found["tick_seq"])
-    return found.select("market_start", "n_sides", "series").with_columns(market_row=row)
+    return pl.DataFrame([found["market_start"], found["n_sides"], found["series"], row.alias("market_row")])
 
 
 def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> dict[str, pl.Series]:
     """Return tick, time, suspension and list of sides of the market at each row of its first side."""
-    rows, there = tape.rows, row.is_not_null()
-    first, size = row.filter(there), n_sides.filter(there)
-    series = taken(rows["series"], first).cast(pl.Int64)
+    rows, at_row = tape.rows, ints_of(row)
+    there = np.flatnonzero(known(at_row))
+    first, size = at_row[there], ints_of(n_sides)[there]
+    series = rows["series"][first].to_numpy().astype(np.int64)
     # There is one row per side, because the sides of a market are consecutive series of equal length.
-    state = repeated(size)
-    number = pl.int_range(len(state), eager=True) - taken(size.cum_sum() - size, state)
-    at = taken(first, state) + number * taken(taken(tape.series["rows"], series), state)
+    state = np.repeat(np.arange(len(there)), size)
+    number = np.arange(len(state)) - starts(size)[state]
+    at = first[state] + number * tape.series["rows"][series].to_numpy()[state]
     prices = {
-        "odds_milli": taken(rows["odds_milli"], at).cast(pl.Int64),
-        "prob_bps": taken(rows["prob_bps"], at).cast(pl.Int64),
-        "side": taken(tape.series["side"], taken(series, state) + number),
+        "odds_milli": rows["odds_milli"][at].cast(pl.Int64),
+        "prob_bps": rows["prob_bps"][at].cast(pl.Int64),
+        "side": tape.series["side"][series[state] + number],
     }
     struct = pl.DataFrame(prices).to_struct("sides")
     listed = pl.DataFrame({"state": state, "sides": struct}).group_by("state", maintain_order=True).agg("sides")["sides"]
-    place = runs(there).zip_with(there, nulls(len(row)))
+    place = pl.Series(spread(np.arange(len(there)), there, len(row), NONE)).scatter(np.flatnonzero(~known(at_row)), None)
     return {
         "state_tick_seq": taken(rows["tick_seq"], row),
         "state_ts_ms": taken(rows["ts_ms"], row),
@@ -152,22 +158,8 @@ def _text(value: float) -> str:
     return decimal_text(value) if isfinite(value) else str(value)
 
 
-# Operations on whole columns without expressions. Setting up an expression takes longer than replaying a small run.
-
-
 def taken(column: pl.Series, rows: pl.Series) -> pl.Series:
     return column[rows.cast(pl.UInt32)]  # Polars takes an unsigned index as it is
-
-
-def runs(starts: pl.Series) -> pl.Series:
-    """Number runs of equal values from 0, given a Boolean for the start of each run."""
-    return starts.cast(pl.Int64).cum_sum() - 1
-
-
-def repeated(size: pl.Series) -> pl.Series:
-    """Return each row's number as many times as its size (at least 1)."""
-    starts = pl.Series([False], dtype=pl.Boolean).new_from_index(0, int(size.sum()))
-    return runs(starts.scatter((size.cum_sum() - size).cast(pl.UInt32), values=True))
 
 
 def nulls(count: int, dtype: type[pl.DataType] = pl.Int64) -> pl.Series:

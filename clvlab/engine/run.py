@@ -20,7 +20,7 @@ from clvlab.errors import AgentFailedError, ClvlabError, DecisionError
 from clvlab.law.closing import Window, sealed_window
 from clvlab.law.clv import scores
 from clvlab.law.gate import PostQuote, PreQuote, Verdicts, listed, verdicts
-from clvlab.law.lines import Coded, Column, Proposals, frame_of, known, lines_of
+from clvlab.law.lines import Categorical, Column, Proposals, frame_of, known, lines_of
 from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PAPER_VENUE, ExecutionMode, PolicyEnvelope
 from clvlab.law.positions import market_rows, placed, proposals
@@ -40,12 +40,12 @@ def fills(run_id: str, proposals: Proposals, judged: Verdicts, envelope: PolicyE
     rows = np.flatnonzero((judged.pre == 0) & (judged.post == 0) & is_paper)
     odds = proposals.odds_milli[rows]
     receipts: dict[str, Column] = {
-        "run_id": Coded(np.zeros_like(rows), [run_id]),
+        "run_id": Categorical(np.zeros_like(rows), [run_id]),
         "decision_seq": rows + 1,
         "agent_id": proposals.agent_id.take(rows),
         "ts_ms": proposals.ts_ms[rows],
-        "venue": Coded(np.zeros_like(rows), [PAPER_VENUE]),
-        "status": Coded(known(odds).astype(np.int64), ["no_quote", "filled"]),
+        "venue": Categorical(np.zeros_like(rows), [PAPER_VENUE]),
+        "status": Categorical(known(odds).astype(np.int64), ["no_quote", "filled"]),
         "stake": np.where(known(odds), proposals.stake[rows], 0),
         "odds_milli": odds,
     }

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.law.closing import Window
-from clvlab.law.lines import NONE, Bools, Coded, Column, Ints, Positions, frame_of, known
+from clvlab.law.lines import NONE, Bools, Categorical, Column, Ints, Positions, frame_of, known
 from clvlab.law.schema import SCORES, Action, Reason
 
 _REASONS = [reason.value for reason in Reason]  # in the order of the law, ``scored`` last
@@ -37,7 +37,7 @@ def edge_bps(placed: Positions) -> Ints:
     return np.where(known(odds), quoted_edge_bps(close, odds), np.where(entry > 0, fair, NONE))
 
 
-def allowed(market_key: Coded[str], market_allowlist: tuple[str, ...]) -> Bools:
+def allowed(market_key: Categorical[str], market_allowlist: tuple[str, ...]) -> Bools:
     """Return where a market key starts with one of the prefixes. The prefix ``""`` allows every market."""
     return market_key.map(lambda key: key.startswith(market_allowlist), default=False)
 
@@ -90,7 +90,7 @@ def scores(placed: Positions, window: Window, max_close_age_s: int | None) -> pl
         "market_key": placed.market_key,
         "side": placed.side,
         "valid": np.isin(reasons, [_REASONS.index(one) for one in _VALID]),
-        "reason": Coded(reasons, _REASONS),
+        "reason": Categorical(reasons, _REASONS),
         "entry_prob_bps": placed.entry_prob_bps,
         "odds_milli": placed.odds_milli,
         "close_prob_bps": placed.close_prob_bps,

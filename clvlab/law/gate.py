@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from clvlab.law.clv import allowed, quoted_edge_bps
-from clvlab.law.lines import NONE, Bools, Coded, Ints, Proposals, known
+from clvlab.law.lines import NONE, Bools, Categorical, Ints, Proposals, known
 from clvlab.law.policy import PAPER_VENUE, PolicyEnvelope
 from clvlab.law.schema import Action
 
@@ -153,8 +153,8 @@ def bits_of(stated: tuple[str, ...], reasons: type[StrEnum]) -> int:
     return bits if reasons_of(bits, reasons) == stated else -1
 
 
-def listed(bits: Ints, reasons: type[StrEnum]) -> Coded[tuple[str, ...]]:
+def listed(bits: Ints, reasons: type[StrEnum]) -> Categorical[tuple[str, ...]]:
     """Return the reasons of each proposal; null for a WAIT."""
     distinct, codes = np.unique(bits, return_inverse=True)
     values = [reasons_of(one, reasons) for one in distinct.tolist() if one != NONE]
-    return Coded(codes - (len(distinct) - len(values)), values)  # null sorts first
+    return Categorical(codes - (len(distinct) - len(values)), values)  # null sorts first

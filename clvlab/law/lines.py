@@ -21,7 +21,7 @@ from clvlab.law.schema import Schema
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Column: TypeAlias = "Ints | Bools | Coded[Any] | pl.Series"
+Column: TypeAlias = "Ints | Bools | Categorical[Any] | pl.Series"
 
 NONE = -(2**63)
 """Stands for null in a column of integers. It is below every sealed integer, so no comparison ``>`` holds for it."""
@@ -31,7 +31,7 @@ _FEW = 10_000  # of fewer texts, a dictionary is faster than setting up Polars
 
 
 @dataclass(frozen=True, slots=True)
-class Coded(Generic[_T]):
+class Categorical(Generic[_T]):
     """A column of few distinct values.
 
     Attributes
@@ -48,9 +48,9 @@ class Coded(Generic[_T]):
     def __len__(self) -> int:
         return len(self.codes)
 
-    def take(self, rows: Ints) -> Coded[_T]:
+    def take(self, rows: Ints) -> Categorical[_T]:
         """Return the values of some rows; null for row -1."""
-        return Coded(take(self.codes, rows, -1), self.values)
+        return Categorical(take(self.codes, rows, -1), self.values)
 
     def equals(self, value: _T) -> Bools:
         """Return where a value stands. A null equals nothing."""
@@ -85,7 +85,7 @@ class States:
     ts_ms: Ints
     suspended: Bools
     size: Ints
-    side: Coded[str]
+    side: Categorical[str]
     prob_bps: Ints
     odds_milli: Ints
 
@@ -94,19 +94,19 @@ class States:
 class Decisions:
     """The DECISION lines in order. ``pre`` and ``post`` are the reasons of the gate, null for a WAIT."""
 
-    agent_id: Coded[str]
+    agent_id: Categorical[str]
     fixture_id: Ints
     tick_seq: Ints
     ts_ms: Ints
-    action: Coded[str]
-    market_key: Coded[str]
-    side: Coded[str]
+    action: Categorical[str]
+    market_key: Categorical[str]
+    side: Categorical[str]
     stake: Ints
     limit_odds_milli: Ints
     confidence_ppm: Ints
     states: States
-    pre: Coded[tuple[str, ...]]
-    post: Coded[tuple[str, ...]]
+    pre: Categorical[tuple[str, ...]]
+    post: Categorical[tuple[str, ...]]
 
     def __len__(self) -> int:
         return len(self.fixture_id)
@@ -117,10 +117,10 @@ class Closes:
     """The MARKET_CLOSE lines in order. Their market keys and sides have the codes of the decisions' ones."""
 
     fixture_id: Ints
-    market_key: Coded[str]
+    market_key: Categorical[str]
     end_seq: Ints
     close_ts_ms: Ints
-    close_kind: Coded[str]
+    close_kind: Categorical[str]
     states: States
 
     def __len__(self) -> int:
@@ -142,13 +142,13 @@ class Positions:
     """
 
     seq: Ints
-    agent_id: Coded[str]
+    agent_id: Categorical[str]
     fixture_id: Ints
     tick_seq: Ints
     ts_ms: Ints
-    action: Coded[str]
-    market_key: Coded[str]
-    side: Coded[str]
+    action: Categorical[str]
+    market_key: Categorical[str]
+    side: Categorical[str]
     confidence_ppm: Ints
     entry_present: Bools
     entry_suspended: Bools
@@ -160,7 +160,7 @@ class Positions:
     closing_ts_ms: Ints
     end_seq: Ints
     close_ts_ms: Ints
-    close_kind: Coded[str]
+    close_kind: Categorical[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +170,12 @@ class Proposals:
     ``odds_milli`` is null without a quote, and ``quote_age_ms`` without a market state.
     """
 
-    agent_id: Coded[str]
+    agent_id: Categorical[str]
     fixture_id: Ints
     tick_seq: Ints
     ts_ms: Ints
-    action: Coded[str]
-    market_key: Coded[str]
+    action: Categorical[str]
+    market_key: Categorical[str]
     stake: Ints
     limit_odds_milli: Ints
     entry_prob_bps: Ints
@@ -232,13 +232,13 @@ class Names(Generic[_T]):
         places = self._places
         return [places[value] if value in places else places.setdefault(value, len(places) - 1) for value in values]
 
-    def coded(self, codes: array[int]) -> Coded[_T]:
+    def coded(self, codes: array[int]) -> Categorical[_T]:
         """Return a column of places as a column of texts in byte order."""
         names = [name for name in self._places if name is not None]
         order = sorted(range(len(names)), key=lambda place: names[place])
         rank = np.empty(len(names) + 1, dtype=np.int64)
         rank[order], rank[-1] = range(len(names)), -1
-        return Coded(rank[np.frombuffer(codes, dtype=np.int64)], [names[place] for place in order])
+        return Categorical(rank[np.frombuffer(codes, dtype=np.int64)], [names[place] for place in order])
 
 
 class Columns(defaultdict[str, "array[int]"]):
@@ -306,7 +306,7 @@ class StatesBuilder:
 # To and from frames, for people and for the engine.
 
 
-def texts_of(*columns: pl.Series) -> list[Coded[str]]:
+def texts_of(*columns: pl.Series) -> list[Categorical[str]]:
     """Return columns of texts with common codes, in byte order."""
     if sum(map(len, columns)) < _FEW:
         names: Names[str] = Names()
@@ -314,7 +314,7 @@ def texts_of(*columns: pl.Series) -> list[Coded[str]]:
         return [names.coded(code) for code in codes]
     distinct = pl.concat(columns).drop_nulls().unique().sort()
     places = [column.cast(pl.Enum(distinct)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for column in columns]
-    return [Coded(place, distinct.to_list()) for place in places]
+    return [Categorical(place, distinct.to_list()) for place in places]
 
 
 def ints_of(column: pl.Series) -> Ints:
@@ -322,11 +322,11 @@ def ints_of(column: pl.Series) -> Ints:
     return (whole.fill_null(NONE) if whole.null_count() else whole).to_numpy()
 
 
-def lists_of(column: pl.Series) -> Coded[tuple[str, ...]]:
+def lists_of(column: pl.Series) -> Categorical[tuple[str, ...]]:
     """Return a column of lists of texts."""
     places: dict[tuple[str, ...], int] = {}
     codes = [-1 if one is None else places.setdefault(tuple(one), len(places)) for one in column.to_list()]
-    return Coded(np.array(codes, dtype=np.int64), list(places))
+    return Categorical(np.array(codes, dtype=np.int64), list(places))
 
 
 def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
@@ -389,7 +389,7 @@ def lines_of(decisions: pl.DataFrame, closes: pl.DataFrame) -> tuple[Decisions, 
     )
 
 
-def _prices(prices: pl.DataFrame, side: Coded[str]) -> dict[str, Any]:
+def _prices(prices: pl.DataFrame, side: Categorical[str]) -> dict[str, Any]:
     return {"side": side, "prob_bps": prices["prob_bps"].to_numpy(), "odds_milli": prices["odds_milli"].to_numpy()}
 
 
@@ -405,7 +405,7 @@ def _has_none(column: Column) -> bool:
 
 
 def _series(column: Column, dtype: pl.DataType | type[pl.DataType]) -> pl.Series:
-    if isinstance(column, Coded):
+    if isinstance(column, Categorical):
         values = pl.Series([*column.values, None], dtype=dtype)
         return values[np.where(column.codes < 0, len(column.values), column.codes)]
     return column if isinstance(column, pl.Series) else pl.Series(column, dtype=dtype)

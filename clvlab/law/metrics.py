@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from clvlab.law.lines import Bools, Coded, Ints, columns_of, known
+from clvlab.law.lines import Bools, Categorical, Ints, columns_of, known
 from clvlab.law.schema import OUTCOMES, Reason
 
 LOW_SAMPLE_BELOW = 30
@@ -26,7 +26,7 @@ def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
 def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFrame:
     """Return ``OUTCOMES`` sorted by ``agent_id``, with a row for each of ``agent_ids`` even without decisions."""
     columns = columns_of(scores.select("agent_id", "reason", "valid", "clv_bps", "edge_bps", "confidence_ppm"))
-    agents: Coded[str] = columns.pop("agent_id")
+    agents: Categorical[str] = columns.pop("agent_id")
     columns["reason"] = columns["reason"].map(lambda reason: _REASONS.index(reason), default=-1)
     order = np.argsort(agents.codes, kind="stable")  # each agent's rows stay in order
     ends = np.searchsorted(agents.codes[order], np.arange(len(agents.values)), side="right")

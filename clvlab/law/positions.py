@@ -20,7 +20,7 @@ from clvlab.law.lines import (
     NONE,
     Bools,
     Closes,
-    Coded,
+    Categorical,
     Decisions,
     Ints,
     Positions,
@@ -91,7 +91,7 @@ def _check_order(decisions: Decisions, wait: Bools) -> None:
     columns = (made.ts_ms, made.fixture_id, made.tick_seq, made.agent_id, made.market_key, made.side, made.action)
     less, equal = np.zeros(max(len(made) - 1, 0), dtype=np.bool_), np.ones(max(len(made) - 1, 0), dtype=np.bool_)
     for column in columns:
-        values = column.codes if isinstance(column, Coded) else column
+        values = column.codes if isinstance(column, Categorical) else column
         less |= equal & (values[:-1] < values[1:])
         equal &= values[:-1] == values[1:]
     # Without one fixed order the same decisions would have many hashes, and an owner could search for the best one.
@@ -269,9 +269,9 @@ def placed(decisions: Decisions, closes: Closes, market: Ints) -> Positions:
     own = np.flatnonzero(entry.side.codes == decisions.side.codes[of])  # sides are unique, so a decision matches at most one
     quoted = np.repeat(closing.line, closing.size)
     sides = len(closing.side.values) + 1
-    keys, asked = quoted * sides + closing.side.codes, np.where(market >= 0, market * sides + decisions.side.codes, -1)
-    found = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)  # prices stand in order of close and side
-    matched = (asked >= 0) & (decisions.side.codes >= 0) & (take(keys, found, -1) == asked)
+    keys, wanted = quoted * sides + closing.side.codes, np.where(market >= 0, market * sides + decisions.side.codes, -1)
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)  # prices stand in order of close and side
+    matched = (wanted >= 0) & (decisions.side.codes >= 0) & (take(keys, found, -1) == wanted)
     state = spread(np.arange(len(closing.line)), closing.line, len(closes), -1)
     close = take(state, market, -1)
     return Positions(
@@ -310,13 +310,13 @@ def market_rows(decisions: Decisions, closes: Closes) -> Ints:
     wrong = EvidenceError("there must be one MARKET_CLOSE for every market that a BACK names, sorted")
     number = np.unique(np.concatenate([decisions.fixture_id, closes.fixture_id]), return_inverse=True)[1]
     keys = len(closes.market_key.values) + 1
-    asked = number[: len(decisions)] * keys + decisions.market_key.codes
+    wanted = number[: len(decisions)] * keys + decisions.market_key.codes
     closed = number[len(decisions) :] * keys + closes.market_key.codes
     if (closed[1:] <= closed[:-1]).any():
         raise wrong
     backed = decisions.action.equals(Action.BACK) & (decisions.market_key.codes >= 0)
-    row = np.minimum(np.searchsorted(closed, asked), len(closed) - 1)
-    found = np.where(backed & (take(closed, row, -1) == asked), row, -1)
+    row = np.minimum(np.searchsorted(closed, wanted), len(closed) - 1)
+    found = np.where(backed & (take(closed, row, -1) == wanted), row, -1)
     if (found[backed] < 0).any() or len(np.unique(found[backed])) != len(closes):
         raise wrong
     return found

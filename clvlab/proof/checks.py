@@ -11,7 +11,7 @@ import orjson
 
 from clvlab.errors import EvidenceError
 from clvlab.law.gate import PostQuote, PreQuote, bits_of, verdicts
-from clvlab.law.lines import NONE, Bools, Coded, Decisions, Ints, Positions
+from clvlab.law.lines import NONE, Bools, Categorical, Decisions, Ints, Positions
 from clvlab.law.policy import ExecutionMode, PolicyEnvelope
 from clvlab.law.positions import proposals
 from clvlab.law.schema import Action
@@ -143,7 +143,7 @@ def policy_obeyed(evidence: Evidence, placed: Positions, receipts: bytes) -> Che
     return Check(Verdict.PASS, f"recomputed, {allowed.sum()} of {backs} BACKs were allowed; {checked}")
 
 
-def _bits(stated: Coded[tuple[str, ...]], reasons: type[StrEnum]) -> Ints:
+def _bits(stated: Categorical[tuple[str, ...]], reasons: type[StrEnum]) -> Ints:
     return stated.map(lambda one: bits_of(one, reasons), default=NONE)
 
 

@@ -250,7 +250,7 @@ class _Policy(_Struct):
     pre: _Phase
 
 
-class _Untrusted(_Struct):
+class _UntrustedClaims(_Struct):
     claimed_edge_bps: _Int | None
     confidence_ppm: _Int | None
     confidence_raw: str | None
@@ -265,7 +265,7 @@ class _Decision(_Struct):
     policy: _Policy | None
     tick_seq: _Int
     ts_ms: _Int
-    untrusted: _Untrusted
+    untrusted: _UntrustedClaims
 
 
 class _Close(_Struct):
