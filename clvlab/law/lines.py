@@ -167,7 +167,7 @@ class Positions:
 class Proposals:
     """Decisions in sealed order with the quote that each would take: the only input of the gate.
 
-    ``odds_milli`` is null without a quote, and ``quote_age_ms`` without a market state.
+    ``odds_milli`` is missing if there is no quote, and ``quote_age_ms`` if there is no market state.
     """
 
     agent_id: Categorical[str]

@@ -19,8 +19,8 @@ from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.lines import (
     NONE,
     Bools,
-    Closes,
     Categorical,
+    Closes,
     Decisions,
     Ints,
     Positions,
