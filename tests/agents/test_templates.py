@@ -1,3 +1,5 @@
+from functools import cache
+
 import polars as pl
 import pytest
 
@@ -213,14 +215,24 @@ def test_a_template_says_what_it_does_what_it_takes_and_where_it_is_from(strateg
     assert [name for name, field in model.model_fields.items() if len(field.description or "") < 10] == []
 
 
+@pytest.fixture(scope="module")
+def real_pack(realdata, tmp_path_factory):
+    """A pack of the real odds of a source; one is made for all templates."""
+
+    @cache
+    def made(source):
+        folder = tmp_path_factory.mktemp("real") / source
+        import_source(source, [realdata / source], folder)
+        return verify_pack(folder)
+
+    return made
+
+
 @pytest.mark.realdata
 @pytest.mark.parametrize("strategy", TEMPLATES)
 @pytest.mark.parametrize("source", ["polymarket", "txline"])
-def test_every_template_decides_and_seals_over_real_odds(realdata, tmp_path, source, strategy):
-    import_source(source, [realdata / source], tmp_path / source)
-    pack = verify_pack(tmp_path / source)
-
-    test = performed(pack, strategy)
+def test_every_template_decides_and_seals_over_real_odds(real_pack, source, strategy):
+    test = performed(real_pack(source), strategy)
 
     assert test.verification.passed
     assert test.scores.height > 0 or strategy == "bets"

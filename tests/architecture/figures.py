@@ -88,6 +88,7 @@ def code_lines(path: Path) -> int:
     return sum(1 for line in code if lines[line - 1].strip())
 
 
+@cache
 def sizes() -> dict[str, dict[str, int]]:
     """Count the code lines and files of each folder."""
     lines, files = Counter(), Counter()

@@ -6,6 +6,7 @@ import random
 import select
 import stat
 import struct
+import time
 from itertools import pairwise
 
 import polars as pl
@@ -198,7 +199,7 @@ def test_an_agent_that_fails_between_two_steps_is_told_by_its_own_words():
 class Slow(cl.TickAgent):
     def on_tick(self, book):
         while book.tick_seq == 1:
-            pass
+            time.sleep(60)
 
 
 def test_an_agent_that_gives_no_answer_to_a_step_is_ended():
