@@ -46,9 +46,9 @@ def test_decisions_are_the_same_at_any_number_of_threads():
             text=True,
             check=True,
         ).stdout.split()
-        for threads in (1, 2, 4)
+        for threads in (1, 4)
     ]
 
-    assert [words[0] for words in said] == ["1", "2", "4"]
+    assert [words[0] for words in said] == ["1", "4"]
     assert len({tuple(words[1:]) for words in said}) == 1
     assert len(set(said[0][1:])) == len(TEMPLATES)

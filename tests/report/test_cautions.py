@@ -21,9 +21,7 @@ def sheet_of(folder, prices, *, times=("12:00", "13:00", "14:00")):
 
 
 def said(sheet, words):
-    found = [one for one in sheet.cautions if words in one]
-    assert all(words in sheet._repr_html_() for _ in found)
-    return found
+    return [one for one in sheet.cautions if words in one]
 
 
 def steady(n, close=None):
@@ -57,9 +55,12 @@ def test_fair_prices_are_not_impossible_for_their_rounding(tmp_path, fair):
 
 
 def test_few_fixtures_are_told(tmp_path):
-    (found,) = said(sheet_of(tmp_path, steady(9)), "of equal size")
+    sheet = sheet_of(tmp_path, steady(9))
+
+    (found,) = said(sheet, "of equal size")
 
     assert "9 fixtures, as evenly as in 9.0" in found
+    assert all(one.partition(":")[0] in sheet._repr_html_() for one in sheet.cautions)
 
 
 def test_a_mean_that_hangs_on_a_few_fixtures_is_told_by_name(tmp_path):

@@ -33,7 +33,7 @@ def closed_by(pack):
 
 @pytest.fixture(scope="module")
 def sheet(closed_by):
-    return closed_by(None).tear_sheet()
+    return closed_by(None).tear_sheet(resamples=100, draws=5)
 
 
 def counted(done):
@@ -80,7 +80,7 @@ def test_what_was_on_offer_is_what_a_loop_finds(sheet):
 
 
 def test_the_sheet_shows_both_and_a_pack_without_books_neither(sheet):
-    other = cl.backtest("starter", "baseline").tear_sheet()
+    other = cl.backtest("starter", "baseline").tear_sheet(resamples=20, draws=2)
 
     assert "Against every close there is" in sheet._repr_html_()
     assert "On offer by book" in sheet._repr_html_()
@@ -89,7 +89,7 @@ def test_the_sheet_shows_both_and_a_pack_without_books_neither(sheet):
 
 
 def test_a_run_closed_by_a_book_has_a_whole_sheet(closed_by):
-    found = closed_by("ash").tear_sheet()
+    found = closed_by("ash").tear_sheet(resamples=100, draws=5)
 
     assert found.permutation is not None
     assert found.delay is not None
