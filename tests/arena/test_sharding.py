@@ -74,13 +74,13 @@ def test_agents_of_ones_own_seal_the_same_bytes(large, monkeypatch):
             self.seen[market] = now
             return book.back(side) if before and now and now < before - 40 else None
 
-    agents = isolated(early), isolated(Falling())
-    found = performed(*agents)
-    assert len(ReplaySpec(pack=PACK, agents=agents).shards) > 1
+    agents, fixtures = (isolated(early), isolated(Falling())), PACK.fixture_ids[:4]
+    found = performed(*agents, fixtures=fixtures)
+    assert len(ReplaySpec(pack=PACK, agents=agents, fixtures=fixtures).shards) > 1
 
     large()
 
-    assert_same(found, performed(*agents))
+    assert_same(found, performed(*agents, fixtures=fixtures))
 
 
 @pytest.mark.usefixtures("large")

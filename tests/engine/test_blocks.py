@@ -60,7 +60,7 @@ def made_up(seed, most=60):
     return make_tape(messages, {1: 50.0})
 
 
-@pytest.mark.parametrize("seed", range(length(15, 60)))
+@pytest.mark.parametrize("seed", range(length(6, 60)))
 def test_an_agent_that_looks_back_decides_as_it_does_when_asked_at_once(seed):
     tape = made_up(seed)
 

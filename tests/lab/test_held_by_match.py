@@ -134,22 +134,26 @@ def shut_in(lab, pack):
     return len(held)
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_the_same_match_is_shut_in(file, lab, bring, plan):
-    pack = bring(FILES[file](table()), "again", margin="shin", **READ.get(file, {}))
+def test_the_same_match_is_shut_in_any_file(subtests, lab, bring, plan):
+    for number, (file, change) in enumerate(FILES.items()):
+        with subtests.test(file):
+            pack = bring(change(table()), f"again-{number}", margin="shin", **READ.get(file, {}))
 
-    assert pack.source.content_hash != plan.payload["content_hash"]
-    assert shut_in(lab, pack) == HELD
+            assert pack.source.content_hash != plan.payload["content_hash"]
+            assert shut_in(lab, pack) == HELD
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_trials_over_the_same_match_count_for(file, lab, bring):
-    before = bring(FILES[file](table()), "before", margin="shin", **READ.get(file, {}))
-    lab.sweep(before, "baseline", GRID, progress=False)
+def test_trials_over_the_same_match_count_in_any_file(subtests, lab, bring):
+    first = bring(table(), "first")
+    for number, (file, change) in enumerate(FILES.items()):
+        with subtests.test(file):
+            before = bring(change(table()), f"before-{number}", margin="shin", **READ.get(file, {}))
+            lab.sweep(before, "baseline", GRID, progress=False)
 
-    plan = lab.plan(bring(table(), "first"), "cumulative-drift", GRID, hold_out=0.5)
+            assert lab.sweep(first, "baseline", GRID, progress=False).earlier_trials == 2 * (number + 1)
 
-    assert dict(plan.frame.rows())["trials over these fixtures' packs before the plan"] == "2"
+    plan = lab.plan(first, "cumulative-drift", GRID, hold_out=0.5)
+    assert dict(plan.frame.rows())["trials over these fixtures' packs before the plan"] == str(2 * (len(FILES) + 1))
 
 
 @pytest.mark.usefixtures("plan")

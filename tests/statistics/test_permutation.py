@@ -97,7 +97,7 @@ def test_nothing_to_move_or_nowhere_to_move_it_is_none():
 
 
 def test_where_there_is_nothing_to_know_it_says_so_as_often_as_it_should():
-    rounds = length(60, 400)
+    rounds = length(30, 400)
 
     observed, elsewhere, p_values, _ = moving.moved(rounds, **SMALL)
 

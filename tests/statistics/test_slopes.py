@@ -4,6 +4,7 @@ import pytest
 from scipy.linalg import fractional_matrix_power
 
 from clvlab.statistics import MIN_CLUSTERS, cluster_mean, cluster_slope, explained_share
+from tests.length import length
 
 
 def simulated(rng, *, clusters=40, slope=0.0, most=8, shared=0.5):
@@ -64,14 +65,14 @@ def test_mirrored_rows_add_nothing_to_what_is_known():
 @pytest.mark.parametrize("clusters", [8, 40])
 def test_the_interval_holds_the_slope_about_as_often_as_it_says_and_the_test_is_of_its_size(clusters):
     rng = np.random.default_rng(3)
-    rounds = 600
+    rounds = length(150, 600)
 
     held = [cluster_slope(*simulated(rng, clusters=clusters, slope=-0.4)) for _ in range(rounds)]
     null = [cluster_slope(*simulated(rng, clusters=clusters)).p_value for _ in range(rounds)]
 
-    # three standard errors of 600 rounds are 2.7 points
-    assert 0.92 <= np.mean([one.low <= -0.4 <= one.high for one in held]) <= 0.98
-    assert 0.025 <= np.mean(np.array(null) <= 0.05) <= 0.08
+    error = 3 * np.sqrt(0.05 * 0.95 / rounds)
+    assert abs(np.mean([one.low <= -0.4 <= one.high for one in held]) - 0.95) <= error
+    assert abs(np.mean(np.array(null) <= 0.05) - 0.05) <= error
 
 
 def test_few_clusters_have_no_interval_and_nothing_has_no_slope():
@@ -104,7 +105,7 @@ def test_a_perfect_line_has_an_interval_of_a_point_and_explains_all():
 
 def test_the_interval_of_a_share_holds_it_about_as_often_as_it_says():
     rng = np.random.default_rng(5)
-    rounds, truth = 500, 0.6
+    rounds, truth = length(125, 500), 0.6
 
     covered = 0
     for _ in range(rounds):
@@ -115,7 +116,7 @@ def test_the_interval_of_a_share_holds_it_about_as_often_as_it_says():
         found = explained_share(pl.Series(x), pl.Series(y), pl.Series(ids))
         covered += found.low <= truth <= found.high
 
-    assert 0.91 <= covered / rounds <= 0.98
+    assert abs(covered / rounds - 0.945) <= length(0.06, 0.035)
 
 
 def test_a_share_of_nothing_is_none():
