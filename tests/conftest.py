@@ -4,12 +4,15 @@ import shutil
 import sqlite3
 import sys
 from contextlib import closing, nullcontext
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 from uuid import uuid4
 
 # Before NumPy is imported: workers share the cores, and threads that wait for those of others take many times longer.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import httpcore2
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -29,12 +32,17 @@ settings.register_profile(
 settings.load_profile("clvlab")
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "any_store: ends before SQL, so that one store will do")
+
+
 def pytest_collection_modifyitems(items):
     for folder, modules in OVER_POSTGRESQL.items():
         for item in items:
             params = item.callspec.params if hasattr(item, "callspec") else {}
             over_postgresql = "postgresql" in (params.get("store"), params.get("database_url"))
-            if over_postgresql and folder in item.path.parents and item.path.stem not in modules:
+            decides = item.path.stem in modules and not item.get_closest_marker("any_store")
+            if over_postgresql and folder in item.path.parents and not decides:
                 item.add_marker(pytest.mark.long)
 
 
@@ -58,6 +66,13 @@ def pytest_unconfigure():
 def _warm_agents():
     """Fork the processes of agents from one that has their libraries: starting anew takes half a second of processor each."""
     with warm_agents() if sys.platform == "linux" else nullcontext():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates():
+    """Read the certificates of all the world once: each client of HTTP would take a twenty-fifth of a second to read them."""
+    with patch("httpcore2.default_ssl_context", cache(httpcore2.default_ssl_context)):
         yield
 
 

@@ -8,6 +8,7 @@ import pytest
 
 T = TypeVar("T")
 
+any_store = pytest.mark.any_store  # of a module in OVER_POSTGRESQL, a test that ends before SQL
 WHOLE = os.environ.get("CLVLAB_DUELS") == "whole"
 whole_only = pytest.mark.skipif(not WHOLE, reason="a duel of `just duels`, at its whole length only")
 HERE = Path(__file__).parent

@@ -1,7 +1,9 @@
 """A store that was restored from a backup: it says so, appends nothing, and goes on under another name once it is told to."""
 
+import shutil
 import sqlite3
 from contextlib import closing, contextmanager
+from copy import copy
 from pathlib import Path
 from threading import Thread
 
@@ -48,7 +50,7 @@ class Restored:
     """A store whose backup lacks a run that a published checkpoint has."""
 
     def __init__(self, folder):
-        self.url, self.file, self.place = f"sqlite:///{folder / 'store.db'}", folder / "newest", str(folder / "store.db")
+        self.at(folder)
         with opened(self.url, checkpoint_file=self.file) as application:
             self.kept = application.backtests.run(request(0))["run_id"]
             self.early = application.log.checkpoint()
@@ -61,6 +63,16 @@ class Restored:
             rest.unlink()
         (folder / "backup.db").rename(folder / "store.db")
 
+    def at(self, folder):
+        self.url, self.file, self.place = f"sqlite:///{folder / 'store.db'}", folder / "newest", str(folder / "store.db")
+
+    def copied(self, folder):
+        """Return the same store in another folder."""
+        shutil.copytree(Path(self.place).parent, folder, dirs_exist_ok=True)
+        there = copy(self)
+        there.at(folder)
+        return there
+
     def application(self, key=OLD, **given):
         return opened(self.url, key, checkpoint_file=self.file, **given)
 
@@ -69,9 +81,14 @@ class Restored:
             return restart_log(log, [self.file.read_text()], key, self.file, 5)
 
 
+@pytest.fixture(scope="module")
+def once_restored(tmp_path_factory):
+    return Restored(tmp_path_factory.mktemp("restored"))
+
+
 @pytest.fixture
-def restored(tmp_path):
-    return Restored(tmp_path)
+def restored(once_restored, tmp_path):
+    return once_restored.copied(tmp_path)
 
 
 def test_log_that_lacks_what_was_published_appends_nothing_signs_nothing_and_is_read(restored):
@@ -297,12 +314,12 @@ def test_backup_made_while_others_write_is_whole_and_comes_with_the_newest_check
         beside = [back_up(url, copy, file) for copy in copies]
         writing.join()
 
-    for copy, checkpointed in zip(copies, beside, strict=True):
+    for path, checkpointed in zip(copies, beside, strict=True):
         assert checkpointed.read_text() == note
-        with closing(sqlite3.connect(copy)) as connection:
+        with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert audit(str(copy), checkpoints={"beside": note}).sound
-        with opened(f"sqlite:///{copy}", checkpoint_file=checkpointed) as application:
+        assert audit(str(path), checkpoints={"beside": note}).sound
+        with opened(f"sqlite:///{path}", checkpoint_file=checkpointed) as application:
             application.backtests.run(request(9))
     assert not list(tmp_path.glob(".backup*"))
 

@@ -142,8 +142,7 @@ def test_a_job_that_kills_its_process_every_time_is_given_up_within_two_hours(op
     application = opened()
     run_id = application.deploys.deploy(ALICE, BODY)["run_id"]
     begun, kills = opened.now[0], 0
-    while application.runs.card(run_id)["run"]["status"] != "failed":
-        job = row(application, run_id)
+    while (job := row(application, run_id))["status"] != "failed":
         if job["attempt"] - job["postponed"] == 10:
             application.jobs.run_one()
         elif application.jobs._claim():

@@ -18,13 +18,13 @@ from clvlab.law.closing import Window
 from clvlab.law.schema import ClosingPolicy
 from clvlab.packs.reader import load_pack
 from clvlab.packs.writer import write_pack
-from clvlab.proof import clv_states
+from clvlab.proof import clv_states, clv_verify
 from clvlab.report.headline import headline_of
 from tests import booked
 from tests.commands import clvlab
 from tests.length import length
 
-VERIFIER = Path(cl.__file__).parent / "proof" / "clv_verify.py"
+STATES = Path(cl.__file__).parent / "proof" / "clv_states.py"
 
 
 @cl.strategy
@@ -96,9 +96,7 @@ def test_scores_are_those_of_a_plain_loop(pack, closed_by, close, tmp_path):
     assert rows.select("reason", "clv_bps").rows() == expected
     assert {"scored", "entry_suspended"} <= {reason for reason, _ in expected}
     assert done.run.verify().passed
-    folder = done.run.save(tmp_path)
-    told = subprocess.run([sys.executable, VERIFIER, folder], capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stdout
+    assert not any(clv_verify.verify(done.run.save(tmp_path))["checks"].values())
 
 
 def test_points_of_a_search_are_scored_as_runs_are(pack, closed_by):
@@ -134,7 +132,7 @@ def steam(_, ticks_by_book, *, rise_bps=500):
     return ticks_by_book.filter(pl.col("book") == "ash", rise >= rise_bps).unique("series", keep="first", maintain_order=True)
 
 
-def test_an_agent_is_shown_books_as_they_were(pack):
+def test_an_agent_is_shown_books_as_they_were_and_says_so_in_the_seal(pack):
     opened, seed = pack
     done = cl.backtest(opened, steam, close="ash")
     last, first = {}, {}
@@ -149,6 +147,7 @@ def test_an_agent_is_shown_books_as_they_were(pack):
         done.scores.select("fixture_id", "market_key", "side", "tick_seq").rows()
     )
     assert done.run.verify().passed
+    assert b'"books":true' in done.run.source.events
 
 
 @cl.strategy(books=True)
@@ -161,10 +160,6 @@ def prophet(ticks, ticks_by_book):
 def test_an_agent_that_knows_what_books_will_say_fails_the_audit(pack):
     with pytest.raises(cl.errors.LookaheadError):
         cl.backtest(pack[0], prophet)
-
-
-def test_an_agent_that_asks_for_books_says_so_in_the_seal(pack):
-    assert b'"books":true' in cl.backtest(pack[0], steam).run.source.events
 
 
 def test_books_are_asked_for_in_vain_where_there_are_none():
@@ -202,7 +197,7 @@ class Knowing(cl.TickAgent):
 
 def test_what_is_known_of_a_fixture_is_shown_alike_by_columns_and_message_by_message(pack):
     opened, _ = pack
-    columns, messages = (cl.backtest(opened, agent).scores for agent in (by_what_is_known, Knowing()))
+    columns, messages = (cl.backtest(opened, agent, audit=False).scores for agent in (by_what_is_known, Knowing()))
     key = ["fixture_id", "tick_seq", "market_key", "side"]
 
     assert columns.select(key).sort(key).rows() == messages.select(key).sort(key).rows()
@@ -218,7 +213,7 @@ def test_a_pack_that_keeps_books_is_read_in_shards_as_at_once(tmp_path):
 
 
 def stand_alone(*arguments):
-    command = [sys.executable, VERIFIER.parent / "clv_states.py", *arguments]
+    command = [sys.executable, STATES, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 

@@ -65,7 +65,7 @@ def service(tmp_path_factory):
         yield running
 
 
-@pytest.fixture(params=["memory", "file", "service"])
+@pytest.fixture(params=["memory", pytest.param("file", marks=pytest.mark.long), "service"])
 def lab(request, tmp_path):
     """A laboratory of each kind; that of the service keeps what other tests made in it."""
     if request.param == "service":

@@ -21,7 +21,7 @@ def risers(ticks, *, rise_bps=80):
     return ticks.filter(rise >= rise_bps)
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", pytest.param("file", marks=pytest.mark.long)])
 def lab(request, tmp_path):
     with cl.Lab(None if request.param == "memory" else tmp_path / "lab.db") as lab:
         yield lab

@@ -11,6 +11,7 @@ from clvlab.arena.packs import bundled_catalog
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import descriptor, read_manifest
 from clvlab.proof import clv_verify
+from tests.length import any_store
 from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, FIXTURE, make_entry
 from tests.service.serving import api as serve_api
 from tests.waiting import until
@@ -232,6 +233,7 @@ def test_get_backtest_gives_the_report_with_what_was_asked(api):
     assert set(report["checks"]) == CHECKS
 
 
+@any_store
 def test_limit_of_a_pack_on_the_age_of_a_close_stands_in_the_window_and_in_no_other(api, keys, tmp_path):
     free = api.get(f"/backtests/{api.post('/backtests', BACKTEST, by=api.nobody)['backtest_id']}")
     folder = tmp_path / "packs" / "starter"
@@ -270,6 +272,7 @@ def paged(api, path, field, key):
             return found
 
 
+@any_store
 def test_get_replay_packs_lists_verified_packs_without_a_path(api):
     packs = api.get("/replay-packs")["packs"]
 
@@ -281,6 +284,7 @@ def test_get_replay_packs_lists_verified_packs_without_a_path(api):
         assert pack["grade"] == "not shown"
 
 
+@any_store
 def test_get_replay_pack_gives_one(api):
     pack = api.get("/replay-packs/starter")
 
@@ -342,6 +346,7 @@ def test_sealed_files_have_the_hashes_of_the_card(api, finalized):
     assert len(api.nobody.get(f"/runs/{run_id}/scores").content.splitlines()) > 0
 
 
+@any_store
 def test_evidence_is_compressed_on_the_way_and_the_same_bytes_after_it(api, finalized):
     path = f"/runs/{finalized[1]['run_id']}/evidence"
     packed, plain = (api.nobody.get(path, headers={"Accept-Encoding": encoding}) for encoding in ("gzip", "identity"))
@@ -362,6 +367,7 @@ def test_post_demo_runs_seals_and_scores(api):
     assert api.get(f"/competitions/{demo['competition_id']}")["leaderboard"] == demo["leaderboard"]
 
 
+@any_store
 @pytest.mark.parametrize("path", ["/runs/{run_id}", "/replay-packs", "/replay-packs/starter"])
 def test_what_may_change_is_revalidated(api, finalized, path):
     path = path.format(run_id=finalized[1]["run_id"])
@@ -373,6 +379,7 @@ def test_what_may_change_is_revalidated(api, finalized, path):
     assert api.nobody.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
+@any_store
 @pytest.mark.parametrize("name", ["evidence", "scores", "manifest", "actions/{seq}"])
 def test_what_a_seal_fixes_is_immutable(api, finalized, name):
     run_id = finalized[1]["run_id"]
@@ -383,6 +390,7 @@ def test_what_a_seal_fixes_is_immutable(api, finalized, name):
     assert api.nobody.get(path, headers={"If-None-Match": first.headers["etag"]}).status_code == 304
 
 
+@any_store
 def test_a_verification_carries_an_etag_and_is_never_304(api, finalized):
     path = f"/runs/{finalized[1]['run_id']}/verify"
     first = api.nobody.post(path)
@@ -392,6 +400,7 @@ def test_a_verification_carries_an_etag_and_is_never_304(api, finalized):
     assert again.headers["cache-control"] == "no-cache"
 
 
+@any_store
 def test_a_backtest_report_is_revalidated(api):
     path = f"/backtests/{api.post('/backtests', BACKTEST, by=api.nobody)['backtest_id']}"
     first = api.nobody.get(path)

@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from tests.length import any_store
 from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, assert_problem, make_entry
 
 NESTED = "[" * 400 + "]" * 400
@@ -22,6 +23,8 @@ VALUES = {
     "duplicate keys": '{"a": 1, "a": 2}',
     "prototype": '{"__proto__": {"a": 1}, "constructor": 1}',
 }
+STORED = {"NUL", "lone surrogate", "huge integer", "long text"}  # readers let them pass, or stores have other limits
+EACH_VALUE = [pytest.param(name, marks=() if name in STORED else any_store) for name in VALUES]
 BODIES = [
     ("/competitions", "alice", CONFIG,
         ["market_scope", "division", "roster_size", "pack_id", "fixture_id", "scoring_window", "other"]),
@@ -46,7 +49,7 @@ def refused_or_answered(response):
         assert len(response.content) < 20_000
 
 
-@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("value", EACH_VALUE)
 @pytest.mark.parametrize(("path", "by", "body", "fields"), BODIES, ids=[path for path, *_ in BODIES])
 def test_a_body_of_strange_values(api, subtests, path, by, body, fields, value):
     for field in fields:
@@ -56,10 +59,10 @@ def test_a_body_of_strange_values(api, subtests, path, by, body, fields, value):
             refused_or_answered(getattr(api, by).post(place, content=content, headers=JSON))
 
 
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
+@pytest.mark.parametrize("value", EACH_VALUE)
 def test_an_entry_whose_config_holds_strange_values_still_runs_or_is_refused(api, value):
     created = api.competition(config=BOUND, agents=("cumulative-drift",))
-    entry = body_with(make_entry(), "config", '{"other": ' + value + "}")
+    entry = body_with(make_entry(), "config", '{"other": ' + VALUES[value] + "}")
 
     refused_or_answered(api.alice.post(f"/competitions/{created}/agents", content=entry, headers=JSON))
     refused_or_answered(api.alice.post(f"/competitions/{created}/start"))
@@ -75,11 +78,13 @@ def test_a_backtest_of_large_integers(api, subtests, field):
             refused_or_answered(api.nobody.post("/backtests", json=BACKTEST | rule | {field: number}))
 
 
+@any_store
 @pytest.mark.parametrize("value", ["application/xml", "text/plain", "application/json; charset=utf-16", "x" * 4000, ""])
 def test_a_body_of_another_content_type(api, value):
     refused_or_answered(api.nobody.post("/backtests", content=json.dumps(BACKTEST), headers={"Content-Type": value}))
 
 
+@any_store
 def test_a_body_that_never_comes_holds_no_place(api):
     host, port = "127.0.0.1", int(api.url.rpartition(":")[2])
     waiting = []

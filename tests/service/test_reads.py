@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests.length import any_store
 from tests.service.serving import BOUND, DEPLOY, FIXTURE, assert_problem, make_entry
 from tests.service.tokens import ALICE, BOB
 
 TEMPLATES = ["baseline", "cumulative-drift", "sharp-momentum-v2", "llm", "bets"]
 
 
+@any_store
 def test_strategies_are_listed_with_their_parameters_as_a_schema(api):
     listed = api.get("/strategies")["strategies"]
 
@@ -34,11 +36,13 @@ def test_the_defaults_of_a_strategy_are_what_the_service_pins_without_parameters
     assert bare["config_hash"] == spelled["config_hash"] == described["config_hash"]
 
 
+@any_store
 @pytest.mark.parametrize("name", ["absent", "%00", "%ED%A0%80", "a" * 300, "Baseline"])
 def test_an_unknown_strategy_is_404(api, name):
     assert_problem(api.nobody.get(f"/strategies/{name}"), 404)
 
 
+@any_store
 def test_strategies_are_revalidated(api):
     tag = api.nobody.get("/strategies").headers["etag"]
 
@@ -100,6 +104,7 @@ def test_a_strategy_that_no_instance_has_gives_an_empty_page(api, query):
     assert api.alice.get(f"/agents/instances?{query}").json() == {"instances": [], "next_cursor": None}
 
 
+@any_store
 @pytest.mark.parametrize("query", ["limit=0", "limit=201", "cursor=x", "cursor=%00", "strategy=" + "a" * 201])
 def test_a_list_of_instances_refuses_what_has_the_wrong_form(api, query):
     assert_problem(api.alice.get(f"/agents/instances?{query}"), 422)
@@ -177,6 +182,7 @@ def test_a_name_that_no_run_has_gives_an_empty_page(api, name, value):
     assert api.nobody.get(f"/runs?{name}={value}").json() == {"runs": [], "next_cursor": None}
 
 
+@any_store
 @pytest.mark.parametrize(
     "query",
     ["kind=other", "status=SEALED", "status=%00", *(f"{name}={'a' * 301}" for name in ("agent_id", "owner", "pack_id"))],
