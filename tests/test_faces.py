@@ -260,6 +260,11 @@ import clvlab as cl
 @cl.strategy
 def own(ticks, *, least_bps=6000):
     return ticks.filter(pl.col("prob_bps") >= least_bps).unique("series", keep="first", maintain_order=True)
+
+
+class Once(cl.TickAgent):
+    def on_tick(self, book):
+        return book.back(book.sides()[0]) if book.tick_seq == 3 else None
 """
 BETS = """fixture,time,market,side,odds,stake
 1,1970-01-01T00:10Z,1X2||,part1,2.10,10
@@ -485,6 +490,7 @@ OF_ONE_FIXTURE = {
     "duration_s": (WINDOW["duration_s"], {"end_rule": "fixed_duration", "duration_s": 9**5}),
 }  # fmt: skip
 OF_ONES_OWN = {"agent": "own.py:own"}
+ASKED_QUICKLY = {"agent": "own.py:Once"}
 UNAUDITED = OF_ONES_OWN | {"audit": False}  # what an agent may reach stands in the seal either way
 BY_COMMAND = {
     "agent": DRIFT, "param": st.just(["stake=7"]), "fixture": SOME_FIXTURES, "market": st.just(["OU"]),
@@ -628,8 +634,8 @@ FACES = {
         options("live"), command("live", ("agent", "baseline"), feed="replay"), {
             **LOGGED, **{name: BY_COMMAND[name] for name in ("param", "market", "horizon_s")}, "agent": DRIFT,
             "fixture": st.just(FIXTURE + 1), "policy": st.just(["max_orders=2"]),
-            "reads": (st.just(["bets.csv"]), OF_ONES_OWN),
-            "network": (st.just(value=True), OF_ONES_OWN),
+            "reads": (st.just(["bets.csv"]), ASKED_QUICKLY),
+            "network": (st.just(value=True), ASKED_QUICKLY),
         }, apart={"feed": "tests/cli/test_live.py", "until": ENDS, "grace_s": ENDS, "out_folder": KEPT, "as_json": SHOWN},
     ),
 }  # fmt: skip

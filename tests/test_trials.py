@@ -12,6 +12,7 @@ def trialled(capsys, monkeypatch, *arguments):
     return held, [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
 
 
+@pytest.mark.long  # what they find dies in tests/service/test_outage.py and tests/arena/test_restoring.py as well
 def test_the_short_trials_hold_and_print_their_table(capsys, monkeypatch):
     held, rows = trialled(capsys, monkeypatch, "--only", "freeze,restore")
 
