@@ -62,6 +62,11 @@ def plan():
         return lab.plan("starter", "cumulative-drift", GRID, hold_out=0.45)._repr_html_()
 
 
+def searched():
+    some = range(90000000, 90000040)
+    return cl.sweep("season", "cumulative-drift", MANY, fixtures=some, resamples=1_000, progress=False)
+
+
 def widget(made):
     """Return all HTML of a widget."""
     own = made.value if isinstance(made, HTML) else getattr(made, "content", "")
@@ -123,7 +128,7 @@ FACES = {
     "Merkle widget": lambda ask: widget(ask("bt").run.merkle_path(5).widget),
     "moved lines": lambda ask: card(ask("bt").moved_lines),
     "no moved lines": lambda _: card(cl.backtest("starter", window=cl.Window("none", market_allowlist=("X",))).moved_lines),
-    "overfitting": lambda _: card(cl.sweep("season", "cumulative-drift", MANY, resamples=1_000, progress=False).overfitting),
+    "overfitting": lambda _: card(searched().overfitting),
     "pack": lambda _: card(lambda: cl.open_pack("starter")),
     "page": lambda ask: html.page(NAME, ask("bt")._repr_html_()),
     "plan": lambda _: plan(),

@@ -173,22 +173,21 @@ FORGED = {
 
 
 @pytest.mark.parametrize("within", [lambda joined: joined, lambda joined: view_of(joined, rule(markets="1X2"))])
-@pytest.mark.parametrize("forgery", FORGED)
-def test_a_run_over_pairs_that_matching_does_not_give_disagrees(first, other, within, forgery):
+def test_a_run_over_pairs_that_matching_does_not_give_disagrees(first, other, within, subtests):
     packs = (first.source, other.source)
     honest = join_of(packs)[0].derivation.rule
-    forged = {name: [change(honest[name][0])] for name, change in FORGED[forgery][0].items()}
-    (book,) = forged.get("books", honest["books"])
-    said = {}
-    for name, stated, close in (("honest", honest, "b"), ("forged", honest | forged, book)):
-        view = within(joined_by(packs, stated))
-        done = run(view.tape(), [template("baseline")], Window(close_source=close)).sealed
-        said[name] = [look(done, pack=first.source.folder.parent, view=view_file(view)) for look in (prices_again, replay_run)]
 
-    assert all(again.agrees for again in said["honest"])
-    for again in said["forged"]:
-        assert not again.agrees
-        assert FORGED[forgery][1] in again.detail
+    def looks(stated):
+        view = within(joined_by(packs, stated))
+        done = run(view.tape(), [template("baseline")], Window(close_source=stated["books"][0])).sealed
+        return [look(done, pack=first.source.folder.parent, view=view_file(view)) for look in (prices_again, replay_run)]
+
+    assert all(again.agrees for again in looks(honest))
+    for forgery, (changes, detail) in FORGED.items():
+        with subtests.test(forgery):
+            for again in looks(honest | {name: [change(honest[name][0])] for name, change in changes.items()}):
+                assert not again.agrees
+                assert detail in again.detail
 
 
 def test_a_view_of_sources_joined_keeps_the_books_of_what_is_left(first, other):
