@@ -74,7 +74,7 @@ def test_agents_of_ones_own_seal_the_same_bytes(large, monkeypatch):
             self.seen[market] = now
             return book.back(side) if before and now and now < before - 40 else None
 
-    agents, fixtures = (isolated(early), isolated(Falling())), PACK.fixture_ids[:4]
+    agents, fixtures = (isolated(early), isolated(Falling())), PACK.fixture_ids[:8]
     found = performed(*agents, fixtures=fixtures)
     assert len(ReplaySpec(pack=PACK, agents=agents, fixtures=fixtures).shards) > 1
 

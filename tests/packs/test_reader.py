@@ -22,12 +22,19 @@ from clvlab.packs.verification import verify_pack
 from clvlab.packs.writer import write_pack
 
 
-@pytest.fixture(params=[1 << 20, 5_000, 1], ids=["a shard", "shards", "a shard a fixture"])
-def pack(tmp_path, request, monkeypatch):
-    monkeypatch.setattr(reader, "SHARD_ROWS", request.param)
+@pytest.fixture
+def described(tmp_path):
+    """Folder of a pack, for what its descriptor decides before a tick is read."""
     folder = tmp_path / "starter"
     shutil.copytree(bundled_catalog().folder / "starter", folder)
     return folder
+
+
+@pytest.fixture(params=[1 << 20, 5_000, 1], ids=["a shard", "shards", "a shard a fixture"])
+def pack(described, request, monkeypatch):
+    """Folder of a pack whose ticks are read in shards of this many rows."""
+    monkeypatch.setattr(reader, "SHARD_ROWS", request.param)
+    return described
 
 
 def edit(folder, change):
@@ -79,11 +86,11 @@ def test_a_changed_tick_with_a_fitting_file_hash_is_seen_on_verifying(pack):
         {"recipe": {"seed": 3, "fixtures": 12, "messages": 300}},
     ],
 )
-def test_a_changed_label_is_seen_on_opening(pack, label):
-    edit(pack, lambda content: content["clvlab"].update(label))
+def test_a_changed_label_is_seen_on_opening(described, label):
+    edit(described, lambda content: content["clvlab"].update(label))
 
     with pytest.raises(PackTamperedError, match="content_hash"):
-        load_pack(pack)
+        load_pack(described)
 
 
 def test_a_pack_relabelled_genuine_with_a_fitting_hash_is_refused(pack):
@@ -95,42 +102,42 @@ def test_a_pack_relabelled_genuine_with_a_fitting_hash_is_refused(pack):
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../starter/ticks.parquet", "sub/ticks.parquet"])
-def test_a_path_that_leaves_the_folder_is_refused(pack, path):
-    edit(pack, lambda content: content["resources"][0].update(path=path))
+def test_a_path_that_leaves_the_folder_is_refused(described, path):
+    edit(described, lambda content: content["resources"][0].update(path=path))
 
     with pytest.raises(PackFormatError, match=r"resources\.0\.path"):
-        load_pack(pack)
+        load_pack(described)
 
 
 @pytest.mark.parametrize("name", ["ticks.parquet", "datapackage.json"])
-def test_a_symbolic_link_is_refused(pack, name):
-    (pack / name).rename(pack / "real")
-    (pack / name).symlink_to(pack / "real")
+def test_a_symbolic_link_is_refused(described, name):
+    (described / name).rename(described / "real")
+    (described / name).symlink_to(described / "real")
 
     with pytest.raises(PackFormatError, match="symbolic link"):
-        load_pack(pack)
+        load_pack(described)
 
 
-def test_a_descriptor_beyond_its_limit_is_not_read(pack):
-    with (pack / "datapackage.json").open("ab") as file:
+def test_a_descriptor_beyond_its_limit_is_not_read(described):
+    with (described / "datapackage.json").open("ab") as file:
         file.write(b" " * MAX_DESCRIPTOR_BYTES)
 
     with pytest.raises(PackFormatError, match=r"datapackage.json' has [0-9,]+ bytes, the limit is 33,554,432"):
-        load_pack(pack)
+        load_pack(described)
     with pytest.raises(PackFormatError, match=r"'s3://b/p' has 33,554,433 bytes"):
         parse_manifest(b" " * (MAX_DESCRIPTOR_BYTES + 1), "s3://b/p")
 
 
-def test_a_descriptor_that_could_not_be_read_again_is_not_written(pack, monkeypatch):
-    manifest = load_pack(pack).manifest
+def test_a_descriptor_that_could_not_be_read_again_is_not_written(described, monkeypatch):
+    manifest = load_pack(described).manifest
     monkeypatch.setattr("clvlab.packs.manifest.MAX_DESCRIPTOR_BYTES", 1000)
 
     with pytest.raises(PackFormatError, match=r"datapackage.json of 'starter' has [0-9,]+ bytes, the limit is 1,000"):
         descriptor(manifest, {})
 
 
-def test_a_file_beside_the_ticks_beyond_its_limit_is_not_read(pack, monkeypatch):
-    opened = load_pack(pack)
+def test_a_file_beside_the_ticks_beyond_its_limit_is_not_read(described, monkeypatch):
+    opened = load_pack(described)
     monkeypatch.setattr("clvlab.packs.folder.MAX_WHOLE_BYTES", 10)
 
     with pytest.raises(PackFormatError, match=r"results.parquet' has [0-9,]+ bytes, the limit is 10"):
@@ -197,11 +204,11 @@ def test_unsorted_ticks_are_refused(pack):
         verify_pack(pack)
 
 
-def test_a_link_anywhere_in_a_pack_is_refused(pack):
-    (pack / "more").symlink_to("/etc/passwd")
+def test_a_link_anywhere_in_a_pack_is_refused(described):
+    (described / "more").symlink_to("/etc/passwd")
 
     with pytest.raises(PackFormatError, match="symbolic link, 'more'"):
-        load_pack(pack)
+        load_pack(described)
 
 
 def relabel(folder, change):
@@ -228,11 +235,11 @@ def test_limit_on_the_age_of_a_close_is_part_of_the_content_and_reaches_the_tape
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 21_600.0, "21600", 9_007_199_255])
-def test_limit_that_is_no_positive_number_of_seconds_is_refused(pack, limit):
-    edit(pack, lambda content: content["clvlab"].update(max_close_age_s=limit))
+def test_limit_that_is_no_positive_number_of_seconds_is_refused(described, limit):
+    edit(described, lambda content: content["clvlab"].update(max_close_age_s=limit))
 
     with pytest.raises(PackFormatError, match=f"max_close_age_s: .* found {limit!r}"):
-        load_pack(pack)
+        load_pack(described)
 
 
 def test_other_row_counts_than_the_ticks_have_are_refused(pack):
@@ -242,40 +249,40 @@ def test_other_row_counts_than_the_ticks_have_are_refused(pack):
         verify_pack(pack)
 
 
-def test_a_fixture_listed_twice_is_refused(pack):
-    edit(pack, lambda content: content["clvlab"]["fixtures"].insert(0, content["clvlab"]["fixtures"][0]))
+def test_a_fixture_listed_twice_is_refused(described):
+    edit(described, lambda content: content["clvlab"]["fixtures"].insert(0, content["clvlab"]["fixtures"][0]))
 
     with pytest.raises(PackFormatError, match="once each"):
-        load_pack(pack)
+        load_pack(described)
 
 
-def test_a_missing_label_is_refused(pack):
-    edit(pack, lambda content: content["clvlab"].pop("margin"))
+def test_a_missing_label_is_refused(described):
+    edit(described, lambda content: content["clvlab"].pop("margin"))
 
     with pytest.raises(PackFormatError, match="lacks \\['margin'\\]"):
-        load_pack(pack)
+        load_pack(described)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"name":"x"}'])
-def test_a_descriptor_that_is_none_is_refused(pack, text):
-    (pack / "datapackage.json").write_bytes(text)
+def test_a_descriptor_that_is_none_is_refused(described, text):
+    (described / "datapackage.json").write_bytes(text)
 
     with pytest.raises(PackFormatError, match="no pack descriptor"):
-        load_pack(pack)
+        load_pack(described)
 
 
-def test_a_schedule_stands_beside_actual_kickoffs_only(pack):
-    edit(pack, lambda content: content["clvlab"]["fixtures"][0].update(scheduled_ts_ms=1))
+def test_a_schedule_stands_beside_actual_kickoffs_only(described):
+    edit(described, lambda content: content["clvlab"]["fixtures"][0].update(scheduled_ts_ms=1))
 
     with pytest.raises(PackFormatError, match="goes with actual kickoffs only"):
-        load_pack(pack)
+        load_pack(described)
 
 
-def test_a_kickoff_kind_belongs_to_the_content(pack):
-    edit(pack, lambda content: content["clvlab"].update(kickoff="actual"))
+def test_a_kickoff_kind_belongs_to_the_content(described):
+    edit(described, lambda content: content["clvlab"].update(kickoff="actual"))
 
     with pytest.raises(PackTamperedError, match="content_hash"):
-        load_pack(pack)
+        load_pack(described)
 
 
 def test_an_unknown_fixture_is_named(pack):
