@@ -86,6 +86,21 @@ def realdata() -> Path:
 
 
 @pytest.fixture(scope="session")
+def real_pack(realdata, tmp_path_factory):
+    """Make a pack of the real odds of a source, once for all that only read it."""
+    from clvlab.packs.verification import verify_pack
+    from clvlab.sources.importer import import_source
+
+    @cache
+    def made(source):
+        folder = tmp_path_factory.mktemp("real") / source
+        import_source(source, [realdata / source], folder)
+        return verify_pack(folder)
+
+    return made
+
+
+@pytest.fixture(scope="session")
 def postgres(tmp_path_factory):
     """A PostgreSQL server for the session, which waits for no disk: crashes are tried on servers of their own."""
     with postgres_server(tmp_path_factory.mktemp("runtime")) as server, patient_stores():

@@ -1,5 +1,3 @@
-from functools import cache
-
 import polars as pl
 import pytest
 
@@ -9,9 +7,7 @@ from clvlab.arena.packs import open_pack
 from clvlab.errors import AgentError, UnknownAgentError
 from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS
 from clvlab.law.tape import Tape
-from clvlab.packs.verification import verify_pack
 from clvlab.proof.canonical import without_floats
-from clvlab.sources.importer import import_source
 from tests.factories import performed
 
 
@@ -213,19 +209,6 @@ def test_a_template_says_what_it_does_what_it_takes_and_where_it_is_from(strateg
 
     assert len(rule.__doc__) > 150
     assert [name for name, field in model.model_fields.items() if len(field.description or "") < 10] == []
-
-
-@pytest.fixture(scope="module")
-def real_pack(realdata, tmp_path_factory):
-    """A pack of the real odds of a source; one is made for all templates."""
-
-    @cache
-    def made(source):
-        folder = tmp_path_factory.mktemp("real") / source
-        import_source(source, [realdata / source], folder)
-        return verify_pack(folder)
-
-    return made
 
 
 @pytest.mark.realdata

@@ -17,7 +17,6 @@ from clvlab.runs.execute import execute
 from clvlab.runs.run import reopen
 from clvlab.runs.run_folder import FolderRecorder
 from clvlab.runs.spec import backtest_spec, rename, resolve
-from clvlab.sources.importer import import_source
 from clvlab.store.runlog import RunLog
 from tests.factories import message, performed
 
@@ -184,11 +183,8 @@ def test_the_leaderboard_ranks_by_mean_clv(pack):
 
 @pytest.mark.realdata
 @pytest.mark.parametrize(("source", "kinds"), [("polymarket", {"kickoff"}), ("txline", {"tape_end"})])
-def test_real_packs_close_where_their_data_say(realdata, tmp_path, source, kinds):
-    import_source(source, [realdata / source], tmp_path / source)
-    pack = verify_pack(tmp_path / source)
-
-    tests = [performed(pack, name) for name in ("baseline", "cumulative-drift")]
+def test_real_packs_close_where_their_data_say(real_pack, source, kinds):
+    tests = [performed(real_pack(source), name) for name in ("baseline", "cumulative-drift")]
 
     assert all(set(test.report["close_kinds"]) == kinds for test in tests)
     assert all(test.verification.passed for test in tests)
@@ -196,9 +192,8 @@ def test_real_packs_close_where_their_data_say(realdata, tmp_path, source, kinds
 
 
 @pytest.mark.realdata
-def test_the_polymarket_close_is_the_last_quote_before_the_true_kickoff(realdata, tmp_path):
-    import_source("polymarket", [realdata / "polymarket"], tmp_path / "p")
-    pack = verify_pack(tmp_path / "p")
+def test_the_polymarket_close_is_the_last_quote_before_the_true_kickoff(real_pack):
+    pack = real_pack("polymarket")
 
     scores = performed(pack, "cumulative-drift").scores.filter(pl.col("clv_bps").is_not_null())
 

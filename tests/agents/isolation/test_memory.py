@@ -47,15 +47,14 @@ def telling(ticks):
 class Looking(io.StringIO):
     """Looks through a process when it says where it stands, which is before its answer is taken and anything more is sent."""
 
-    def __init__(self, patterns):
+    def __init__(self, first):
         super().__init__()
-        self._patterns, self.found = patterns, []
+        self._first, self.found = first, []
 
     def write(self, text):
         if said := re.fullmatch(r"(\d+) (\d+)", text):
             process, seen = numbered_here(int(said[1])), int(said[2])
-            held = held_by(process)
-            markers = {one for part in held for pattern in self._patterns for one in pattern.findall(part)}
+            markers = {one for part in held_by(process) for one in markers_in(part, self._first)}
             self.found.append((seen, markers, waiting_for(process)))
         return len(text)
 
@@ -95,6 +94,24 @@ def held_by(process):
     return [b"".join(parts), *(path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())]
 
 
+def markers_in(part, first):
+    """Yield what stands behind the mark of a market, and behind the odds of a first side, side by side or marshalled."""
+    for at in places(b"Mark", part):
+        yield part[at + 4 : at + 36]
+    for at in places(first, part):
+        yield part[at + 4 : at + 8]
+        if part[at - 1 : at] == part[at + 4 : at + 5] == b"i":
+            yield part[at + 5 : at + 9]
+
+
+def places(sought, part):
+    """Yield where some bytes begin, by a search that is ten times as fast as one by a pattern."""
+    at = part.find(sought)
+    while at >= 0:
+        yield at
+        at = part.find(sought, at + 1)
+
+
 def waiting_for(process):
     """Count the bytes that wait in the pipes from which a process reads."""
     total = 0
@@ -109,7 +126,7 @@ def waiting_for(process):
 
 
 def marked():
-    """Return a tape whose every message has a market and odds of its own, and how to find them in memory."""
+    """Return a tape whose every message has a market and odds of its own, these, and the odds by which they are found."""
     common = 1_000_000 + secrets.randbelow(90_000_000)  # odds of every first side, by which those of the second are found
     first, messages, markets, odds = struct.pack("<i", common), [], [], []
     for tick in range(MESSAGES):
@@ -118,16 +135,14 @@ def marked():
         messages.append(message(tick, tick, quotes, market_key=f"Mark{name}"))
         markets.append(name.encode())
         odds.append(struct.pack("<i", second))
-    side_by_side, marshalled = re.escape(first) + b"(....)", b"i" + re.escape(first) + b"i(....)"
-    patterns = [re.compile(one, re.DOTALL) for one in (b"Mark([0-9a-f]{32})", side_by_side, marshalled)]
-    return make_tape(messages), markets, odds, patterns
+    return make_tape(messages), markets, odds, first
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may read any process")
 @pytest.mark.parametrize("agent", [EventWriter(), telling], ids=["step by step", "by blocks"])
 def test_nothing_of_a_later_message_is_in_memory_files_or_pipes(agent):
-    tape, markets, odds, patterns = marked()
-    own, looking = isolated(agent, stepped=True), Looking(patterns)
+    tape, markets, odds, first = marked()
+    own, looking = isolated(agent, stepped=True), Looking(first)
 
     with contextlib.redirect_stdout(looking):
         decided = own.decide(tape) if own.steps else decisions_by_blocks(own, tape, seed=5, blocks=4).decisions
