@@ -20,7 +20,7 @@ from clvlab.sources.betfair import history
 from clvlab.sources.betfair.history import Changes
 from tests.length import OVER_POSTGRESQL, length
 from tests.postgres import patient_stores, postgres_server, say
-from tests.warm import warm_agents
+from tests.warm import warm_processes
 
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
 settings.register_profile(
@@ -63,9 +63,9 @@ def pytest_unconfigure():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _warm_agents():
-    """Fork the processes of agents from one that has their libraries: starting anew takes half a second of processor each."""
-    with warm_agents() if sys.platform == "linux" else nullcontext():
+def _warm_processes():
+    """Fork processes from one that has their libraries: to start another takes half a second of processor each time."""
+    with warm_processes() if sys.platform == "linux" else nullcontext():
         yield
 
 

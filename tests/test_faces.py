@@ -583,10 +583,9 @@ FACES = {
         }, refuses=("strategy", "pack_id", "fixture_id", "source_mode"),
     ),
     "deploy over HTTP": Face(
-        DeployConfig.model_fields, deploy_over_http, OF_A_DEPLOY | {
-            "strategy": DRIFT, "pack_id": st.just(OTHER), "fixture_id": st.just(2),
-            "kelly_fraction_bps": (st.just(5_000), {"sizing": "fractional_kelly", "pack_id": OTHER}),
-        }, apart={"source_mode": "a live run replays nothing: tests/service/test_live.py"},
+        DeployConfig.model_fields, deploy_over_http, {"strategy": DRIFT, "pack_id": st.just(OTHER), "fixture_id": st.just(2)},
+        apart={"source_mode": "a live run replays nothing: tests/service/test_live.py"}
+        | dict.fromkeys((*OF_A_DEPLOY, "kelly_fraction_bps"), "a deploy of a laboratory sends it: see above"),
     ),
     "competition over HTTP": Face(
         CompetitionConfig.model_fields.keys() | AgentEntry.model_fields.keys(), compete_over_http, {

@@ -33,7 +33,10 @@ TOTALS = "OVERUNDER_PARTICIPANT_GOALS"
 def lab(tmp_path_factory):
     """A laboratory with a competition; its pack of books is beside it."""
     with cl.Lab() as made:
-        made.both, made.season = (made.compete(pack, BOTH) for pack in ("starter", "season"))
+        made.both, made.season = (
+            made.compete("starter", BOTH),
+            made.compete("season", BOTH, fixtures=range(FIXTURE, FIXTURE + 100)),
+        )
         made.drift, made.baseline = made.backtest("starter", "cumulative-drift"), made.backtest("starter")
         made.booked = tmp_path_factory.mktemp("packs") / "booked"
         write_booked(made.booked)
@@ -64,7 +67,7 @@ def bankroll(lab, **given):
 
 
 def view(lab, **given):
-    made = cl.open_pack(lab.booked if "min_books" in given else "season").where(**given)
+    made = cl.open_pack(lab.booked if "min_books" in given else "starter").where(**given)
     return made.ticks().hash_rows().sum(), made.source.manifest.max_close_age_s
 
 
@@ -111,8 +114,8 @@ FACES = {
             "markets": st.just([TOTALS]),
             "sides": st.just(["over"]),
             "fixtures": st.just([FIXTURE]),
-            "since": st.just("2026-02-01"),
-            "until": st.just("2026-02-01"),
+            "since": st.just("2026-01-10"),
+            "until": st.just("2026-01-10"),
         },
         apart={"leagues": NO_LEAGUES},
     ),
@@ -132,8 +135,8 @@ FACES = {
         parameters(Pack.where, "self"),
         view,
         {
-            "after": st.just("2026-02-01"),
-            "before": st.just("2026-02-01"),
+            "after": st.just("2026-01-03"),
+            "before": st.just("2026-01-03"),
             "fixtures": st.just([FIXTURE]),
             "markets": st.just("1X2"),
             "max_overround": st.just(0.01),

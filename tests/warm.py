@@ -1,4 +1,4 @@
-"""Processes of agents that are forked from one that has imported their libraries: most of what a process takes to start.
+"""Processes of agents and uploads that are forked from one that has their libraries: most of what a process takes to start.
 
 A fork is locked in, asked and ended as any other; it only has Polars before its locks. Tests of isolation start their own.
 """
@@ -23,11 +23,11 @@ LEFT_BEHIND = {"polars-ooc-clea"}
 
 
 class Nursery:
-    """A process that forks those of agents, in one environment."""
+    """A process that forks those of agents or of uploads, in one environment."""
 
-    def __init__(self, environment):
+    def __init__(self, kind, environment):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
+        command = [sys.executable, "-P", __file__, kind, str(theirs.fileno())]
         own = {"env": environment | NO_THREADS, "pass_fds": [theirs.fileno()], "stdin": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, **own)
         theirs.close()
@@ -36,11 +36,11 @@ class Nursery:
         self._forking = Lock()  # numbers come in the order of what was asked for, by one thread at a time
         Thread(target=self._listen, daemon=True).start()
 
-    def fork(self, settings, *, shielded):
+    def fork(self, work, *, shielded=False):
         requests, answers = os.pipe(), os.pipe()
         files = array.array("i", [requests[0], answers[1]])
         with self._forking, self._changed:
-            self._socket.sendmsg([json.dumps([settings, shielded]).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+            self._socket.sendmsg([json.dumps([work, shielded]).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
             self._changed.wait_for(lambda: self._begun or self._closed)
             assert self._begun, "the process that forks others has ended: its errors say why"
             pid = self._begun.pop()
@@ -102,38 +102,82 @@ class Forked:
 
 
 @contextmanager
-def warm_agents():
-    """Fork the processes of agents, as long as nothing in their environment is ours."""
+def warm_processes():
+    """Fork the processes of agents, as long as nothing in their environment is ours, and those that verify uploads."""
     from clvlab.agents.isolation import process
+    from clvlab.arena.uploads import uploads
 
     nurseries, starting = {}, Lock()
 
-    def start(command, *, env, process_group, **pipes):
+    def nursery(kind, env):
+        key = (kind, *sorted(env.items()))
+        with starting:
+            if key not in nurseries:
+                nurseries[key] = Nursery(kind, env)
+        return nurseries[key]
+
+    def start_agent(command, *, env, process_group, **pipes):
         settings = command[-1]
         if json.loads(settings)["network"]:
             return subprocess.Popen(command, env=env, process_group=process_group, **pipes)
-        key = tuple(sorted(env.items()))
-        with starting:
-            if key not in nurseries:
-                nurseries[key] = Nursery(env)
-        return nurseries[key].fork(settings, shielded=process_group == 0)
+        return nursery("agent", env).fork(settings, shielded=process_group == 0)
 
-    stand_in = SimpleNamespace(**vars(subprocess) | {"Popen": start})
+    def start_upload(_, *, cwd, env, **_pipes):
+        own = {"TMPDIR": env["TMPDIR"]}
+        forked = nursery("upload", {name: value for name, value in env.items() if name not in own}).fork([str(cwd), own])
+        for pipe in (forked.stdin, forked.stdout):
+            pipe.close()
+        return forked
+
+    def standing_in(start):
+        return SimpleNamespace(**vars(subprocess) | {"Popen": start})
+
     try:
-        with patch.object(process, "subprocess", stand_in):
+        with (
+            patch.object(process, "subprocess", standing_in(start_agent)),
+            patch.object(uploads, "subprocess", standing_in(start_upload)),
+        ):
             yield
     finally:
         for nursery in nurseries.values():
             nursery.close()
 
 
-def main(number):
+def agent():
+    import clvlab.agents.columnar  # noqa: F401  with Polars
+    from clvlab.agents.isolation.worker import main
+
+    def run(settings):
+        sys.argv = ["worker", settings]
+        main()
+
+    return run
+
+
+def upload():
+    import pyarrow.parquet  # noqa: F401
+
+    import clvlab.arena.uploads.archive
+    import clvlab.arena.uploads.requests
+    import clvlab.packs.verification
+    import clvlab.sources.importer  # noqa: F401
+    from clvlab.arena.uploads.worker import main
+
+    def run(work):
+        folder, environment = work
+        for file in (0, 1):
+            os.dup2(os.open(os.devnull, os.O_RDWR), file)
+        os.chdir(folder)
+        os.environ.update(environment)
+        main()
+
+    return run
+
+
+def main(run, number):
     """Fork a process for each message, tell its number, and later how it ended."""
     import gc
     import selectors
-
-    import clvlab.agents.columnar  # noqa: F401  with Polars
-    import clvlab.agents.isolation.worker as worker
 
     tasks = Path("/proc/self/task")
     others = [(task / "comm").read_text().strip() for task in tasks.iterdir() if task.name != str(os.getpid())]
@@ -157,7 +201,7 @@ def main(number):
             message, files, _, _ = socket.recv_fds(channel, MAX_BYTES, 2)
             if not message:
                 os._exit(0)
-            settings, shielded = json.loads(message)
+            work, shielded = json.loads(message)
             if pid := os.fork():
                 for file in files:
                     os.close(file)
@@ -168,7 +212,7 @@ def main(number):
             signal.signal(signal.SIGINT, signal.default_int_handler)
             if shielded:
                 os.setpgid(0, 0)
-            become(worker.main, settings, *files)
+            become(run, work, *files)
 
 
 def tell_ended(channel):
@@ -182,22 +226,21 @@ def tell_ended(channel):
         channel.send(json.dumps([pid, os.waitstatus_to_exitcode(status)]).encode())
 
 
-def become(run, settings, requests, answers):
+def become(run, work, requests, answers):
     """Run as a process that was started with these two pipes and nothing else that is open."""
     os.dup2(requests, 0)
     os.dup2(answers, 1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    sys.argv = ["worker", settings]
     for name in NO_THREADS:
         del os.environ[name]
     status = 1
     try:
-        run()
+        run(work)
         status = 0
     finally:
         os._exit(status)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main({"agent": agent, "upload": upload}[sys.argv[1]](), int(sys.argv[2]))

@@ -104,11 +104,12 @@ def test_own_code_with_a_table_of_closes_is_never_among_the_first(laboratory):
     assert rows[0]["causality"].startswith("audited-")
     assert list_standings(rows, "here").frame["agent_id"].to_list() == ["baseline", "knows"]
     assert ranking.board([done])["agent_id"].to_list() == ["baseline", "knows"]
-    shown = cl.leaderboard([cl.backtest(pack, knows), cl.backtest(pack, "baseline")])
+    knowing = cl.backtest(pack, knows)
+    shown = cl.leaderboard([knowing, cl.backtest(pack, "baseline")])
     assert shown.frame.select("agent_id", "rank").rows() == [("baseline", 2), ("knows", 1)]
     assert "baseline is first" in shown._repr_html_()
     assert shown._repr_html_().index("The answers were public when this was run") > shown._repr_html_().index("is first")
-    assert "knows first" not in repr(cl.leaderboard([cl.backtest(pack, knows)]))
+    assert "knows first" not in repr(cl.leaderboard([knowing]))
 
 
 def test_own_code_with_a_table_of_closes_that_is_asked_step_by_step_is_never_among_the_first(laboratory):

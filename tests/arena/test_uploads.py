@@ -1,4 +1,5 @@
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import orjson
@@ -94,6 +95,12 @@ def holding(url_of_kept, folder, one_pack):
     opened.close()
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """Start the process that verifies an upload as everybody's is; elsewhere it is forked."""
+    monkeypatch.setattr("clvlab.arena.uploads.uploads.subprocess", subprocess)
+
+
 def upload(application, body, owner=ALICE, **request):
     incoming = application.uploads.receive(owner, UploadRequest(**request))
     incoming.write(body)
@@ -104,6 +111,7 @@ def left_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.usefixtures("started")
 def test_an_archive_is_kept_as_the_pack_it_holds(small, mine):
     found, new = upload(small, tarred(files_of(mine)))
 
@@ -116,6 +124,7 @@ def test_an_archive_is_kept_as_the_pack_it_holds(small, mine):
     assert small.uploads.all(ALICE) == {"packs": [found]}
 
 
+@pytest.mark.usefixtures("started")
 def test_a_source_file_is_imported(small):
     found, _ = upload(small, ODDS, **IMPORT)
     again, new = upload(small, ODDS, **IMPORT)
@@ -176,6 +185,7 @@ def test_the_same_content_again_is_the_same_pack(stored, mine):
     assert of_bob | {"created_ts_ms": 0} == first | {"created_ts_ms": 0}
 
 
+@pytest.mark.usefixtures("started")
 @pytest.mark.parametrize(
     ("limits", "why"),
     [

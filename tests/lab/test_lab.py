@@ -224,7 +224,7 @@ class TestALabHere:
         pack = here.import_odds("csv", odds, "bound", max_close_age_s=60)
 
         assert "last_state, at most 60 s old" in pack._repr_html_()
-        assert here.backtest(pack, opening).report["window"]["max_close_age_s"] == 60
+        assert here.backtest(pack, opening, audit=False).report["window"]["max_close_age_s"] == 60
 
     def test_a_bundled_pack_keeps_its_name(self, here, odds):
         with pytest.raises(PackFormatError, match="'starter' is a pack that comes with clvlab"):
@@ -238,7 +238,7 @@ class TestALabHere:
         assert here.leaderboard().frame["runs"].to_list() == [1]
 
     def test_agents_of_ones_own_compete(self, here):
-        found = here.compete("starter", {"mine": opening, "theirs": "baseline"}, fixtures=[FIXTURE])
+        found = here.compete("starter", {"mine": opening, "theirs": "baseline"}, fixtures=[FIXTURE], audit=False)
 
         assert found.agent_ids == ["mine", "theirs"]
         with pytest.raises(DecisionError, match="unique ids"):
@@ -388,7 +388,7 @@ class TestAFile:
     def test_keeps_runs_packs_and_trials_for_the_next_session(self, tmp_path, odds):
         with cl.Lab(tmp_path / "lab.db") as first:
             pack = first.import_odds("csv", odds)
-            run_id = first.backtest(pack, opening).run.run_id
+            run_id = first.backtest(pack, opening, audit=False).run.run_id
             first.sweep("mine", "baseline", {"stake": [1, 2, 3]}, resamples=1_000)
 
         with cl.Lab(tmp_path / "lab.db") as later:

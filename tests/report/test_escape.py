@@ -128,7 +128,7 @@ FACES = {
     "Merkle widget": lambda ask: widget(ask("bt").run.merkle_path(5).widget),
     "moved lines": lambda ask: card(ask("bt").moved_lines),
     "no moved lines": lambda _: card(cl.backtest("starter", window=cl.Window("none", market_allowlist=("X",))).moved_lines),
-    "overfitting": lambda _: card(searched().overfitting),
+    "overfitting": lambda _: card(lambda: searched().overfitting(blocks=8)),
     "pack": lambda _: card(lambda: cl.open_pack("starter")),
     "page": lambda ask: html.page(NAME, ask("bt")._repr_html_()),
     "plan": lambda _: plan(),

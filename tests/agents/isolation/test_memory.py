@@ -86,8 +86,8 @@ def held_by(process):
             start, end = int(first, 16), int(last, 16)
             for chunk in range(start, end, 512 * page):
                 pagemap.seek(chunk // page * 8)
-                entries = struct.iter_unpack("<Q", pagemap.read(min(512, (end - chunk) // page) * 8))
-                if any(entry >> 62 for (entry,) in entries):  # one of them is in memory, or was moved out of it
+                entries = pagemap.read(min(512, (end - chunk) // page) * 8)
+                if max(entries[7::8]) >> 6:  # one of them is in memory, or was moved out of it
                     memory.seek(chunk)
                     parts.append(memory.read(min(512 * page, end - chunk)))
     folder = re.search(rb'"folder": "([^"]+)"', (own / "cmdline").read_bytes())[1].decode()
