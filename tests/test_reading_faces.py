@@ -33,10 +33,8 @@ TOTALS = "OVERUNDER_PARTICIPANT_GOALS"
 def lab(tmp_path_factory):
     """A laboratory with a competition; its pack of books is beside it."""
     with cl.Lab() as made:
-        made.both, made.season = (
-            made.compete("starter", BOTH),
-            made.compete("season", BOTH, fixtures=range(FIXTURE, FIXTURE + 100)),
-        )
+        made.both = made.compete("starter", BOTH)
+        made.season = made.compete("season", BOTH, fixtures=range(FIXTURE, FIXTURE + 100))
         made.drift, made.baseline = made.backtest("starter", "cumulative-drift"), made.backtest("starter")
         made.booked = tmp_path_factory.mktemp("packs") / "booked"
         write_booked(made.booked)
