@@ -33,7 +33,7 @@ TOTALS = "OVERUNDER_PARTICIPANT_GOALS"
 def lab(tmp_path_factory):
     """A laboratory with a competition; its pack of books is beside it."""
     with cl.Lab() as made:
-        made.both = made.compete("starter", BOTH)
+        made.both, made.whole = (made.compete(pack, BOTH) for pack in ("starter", "season"))
         made.season = made.compete("season", BOTH, fixtures=range(FIXTURE, FIXTURE + 100))
         made.drift, made.baseline = made.backtest("starter", "cumulative-drift"), made.backtest("starter")
         made.booked = tmp_path_factory.mktemp("packs") / "booked"
@@ -102,7 +102,7 @@ FACES = {
     ),
     "moved_lines": Face(
         parameters(Result.moved_lines, "self"),
-        lambda lab, **given: said(lab.season.moved_lines(**{"agent_id": BOTH[1]} | given)),
+        lambda lab, **given: said(lab.whole.moved_lines(**{"agent_id": BOTH[1]} | given)),
         {"agent_id": st.just(BOTH[0]), "level": LEVEL},
     ),
     "only": Face(
