@@ -74,7 +74,7 @@ def counted(database: Database):
     counts = {"read": 0, "write": 0}
 
     def begin(connection):
-        counts["write" if connection.get_execution_options()["clvlab_immediate"] else "read"] += 1
+        counts["write" if connection.get_execution_options().get("clvlab_immediate") else "read"] += 1
 
     event.listen(database._engine, "begin", begin)
     yield counts
