@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from itertools import islice
-from threading import Condition
+from threading import Condition, Lock
 from typing import Any
 
 from clvlab.proof.anchor import Anchor
@@ -57,17 +58,18 @@ class Hub:
     """Notifies subscribers and waiters of stored changes of a subject."""
 
     def __init__(self) -> None:
-        self._changed = Condition()
+        self._lock = Lock()
+        self._changed: dict[str, Condition] = defaultdict(lambda: Condition(self._lock))
         self._versions: dict[str, int] = {}
         self._subscribers: dict[str, list[Callable[[], None]]] = {}
 
     def subscribe(self, subject: str, notify: Callable[[], None]) -> Callable[[], None]:
         """Call ``notify`` at every publication about a subject, on the publisher's thread; return the unsubscription."""
-        with self._changed:
+        with self._lock:
             self._subscribers.setdefault(subject, []).append(notify)
 
         def unsubscribe() -> None:
-            with self._changed:
+            with self._lock:
                 others = [other for other in self._subscribers.get(subject, []) if other is not notify]
                 self._subscribers[subject] = others
                 if not others:
@@ -76,18 +78,18 @@ class Hub:
         return unsubscribe
 
     def publish(self, subject: str) -> None:
-        with self._changed:
+        with self._lock:
+            notified = list(self._subscribers.get(subject, ()))
             if subject in self._versions:  # only subjects with waiters have a version, so that ended runs take no memory
                 self._versions[subject] += 1
-            notified = list(self._subscribers.get(subject, ()))
-            self._changed.notify_all()
+                self._changed[subject].notify_all()
         for notify in notified:
             notify()
 
     def version(self, subject: str) -> int:
-        with self._changed:
+        with self._lock:
             return self._versions.setdefault(subject, 0)
 
     def wait(self, subject: str, seen: int, timeout_s: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._versions.get(subject, 0) != seen, timeout_s)
+        with self._lock:
+            self._changed[subject].wait_for(lambda: self._versions.get(subject, 0) != seen, timeout_s)

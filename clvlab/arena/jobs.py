@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,20 +53,19 @@ _NOTED_S = 1.0
 class Attempt:
     """A claimed job and its progress, which is ``None`` until the first report."""
 
-    def __init__(self, job: Job, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
-        self.job, self._database, self._hub, self._clock, self._lease_ms = job, database, hub, clock, lease_ms
-        self._over, self._lost = Event(), Event()
+    def __init__(self, job: Job, database: Database, hub: Hub) -> None:
+        self.job, self._database, self._hub = job, database, hub
+        self._lost = False
         self._noted = time.monotonic()
         self.progress: Progress | None = None
 
     def end(self) -> None:
-        """End cancelled or returned work at its next progress report."""
-        self._lost.set()
-        self._over.set()
+        """End cancelled, overtaken or returned work at its next progress report."""
+        self._lost = True
 
     def tell(self, stage: Stage, done: int = 0, total: int = 1) -> None:
         """Report progress, to this process at once and to others about once a second."""
-        if self._lost.is_set():
+        if self._lost:
             raise LeaseLostError(f"job {self.job.job_id}: attempt {self.job.attempt} is not wanted any more")
         self.progress = {"stage": stage.value, "done": done, "total": total}
         if time.monotonic() - self._noted > _NOTED_S:
@@ -77,68 +77,96 @@ class Attempt:
                 logger.warning("progress was not noted: %s", error)
         self._hub.publish(self.job.run_id)
 
-    @contextmanager
-    def kept_alive(self) -> Iterator[None]:
-        thread = Thread(target=self._renew, name=f"clvlab-lease-{self.job.job_id}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
-
-    def _renew(self) -> None:
-        while not self._over.wait(self._lease_ms / 3000):
-            try:
-                with self._database.write() as connection:
-                    if not job_rows.renew(connection, self.job, self._clock(), self._lease_ms):
-                        self._lost.set()
-                        return
-            except StoreError as error:  # the next renewal may succeed; otherwise the fence refuses the result
-                logger.warning("a lease was not renewed: %s", error)
-
 
 class Attempts:
-    """The attempts of this process; once ``ended`` is set, all present and new ones are given back."""
+    """The attempts of this process; once ``ended`` is set, all present and new ones are given back.
+
+    One thread renews all leases. It lasts while it finds any, so quick jobs start no thread each, and an idle process has none.
+    """
 
     def __init__(self, database: Database, hub: Hub, clock: Callable[[], int], lease_ms: int) -> None:
         self._database, self._hub, self._clock, self._lease_ms = database, hub, clock, lease_ms
         self._by_run: dict[str, Attempt] = {}  # by run; an old attempt may outlive its lease
         self._in_hand: set[Attempt] = set()
+        self._leased: dict[str, Job] = {}  # by run; jobs that were stored as claimed here, until a caller performs them
+        self._guard, self._is_renewing = Lock(), False
         self.ended = Event()
 
     def of(self, run_id: str) -> Attempt | None:
         return self._by_run.get(run_id)
 
+    def expect(self, job: Job) -> None:
+        """Note a job that was stored as claimed here; it is performed by the caller that ``take``s it.
+
+        Its lease is not renewed before that: if no caller comes, another worker takes the job up.
+        """
+        with self._guard:
+            self._leased[job.run_id] = job
+        if self.ended.is_set():
+            self._give_back([])
+
+    def take(self, run_id: str) -> Job | None:
+        return self._leased.pop(run_id, None)
+
     @contextmanager
     def at(self, job: Job, *, visible: bool) -> Iterator[Attempt]:
         """Keep an attempt registered and its lease alive during the context; ``LeaseLostError`` if the process is ending."""
-        attempt = Attempt(job, self._database, self._hub, self._clock, self._lease_ms)
+        attempt = Attempt(job, self._database, self._hub)
         if visible:
             self._by_run[job.run_id] = attempt
-        self._in_hand.add(attempt)
         try:
+            with self._guard:
+                self._in_hand.add(attempt)
+                if not self._is_renewing:
+                    Thread(target=self._renew, name="clvlab-leases", daemon=True).start()
+                    self._is_renewing = True
             if self.ended.is_set():  # this job was claimed while the others were given back
                 self._give_back([attempt])
                 raise LeaseLostError(f"job {job.job_id}: this process is ending")
-            with attempt.kept_alive():
-                yield attempt
+            yield attempt
         finally:
-            self._in_hand.discard(attempt)
+            with self._guard:
+                self._in_hand.discard(attempt)
             if self._by_run.get(job.run_id) is attempt:
                 del self._by_run[job.run_id]
+
+    def _renew(self) -> None:
+        while True:
+            ended = self.ended.wait(self._lease_ms / 3000)
+            with self._guard:  # no attempt leaves before its renewal is over, which would undo what is stored of its end
+                if ended or not self._in_hand:
+                    self._is_renewing = False
+                    return
+                for attempt in self._in_hand:
+                    self._renew_lease(attempt)
+
+    def _renew_lease(self, attempt: Attempt) -> None:
+        try:
+            with self._database.write() as connection:
+                if not job_rows.renew(connection, attempt.job, self._clock(), self._lease_ms):
+                    attempt.end()
+        except StoreError as error:  # the next renewal may succeed; otherwise the fence refuses the result
+            logger.warning("a lease was not renewed: %s", error)
+        except Exception:  # the boundary of a thread, which must live on for other leases
+            logger.exception("a lease was not renewed")
 
     def end(self) -> None:
         """Free the claimed jobs for other processes at once; running work ends at its next report."""
         self.ended.set()
-        self._give_back(list(self._in_hand))
+        with self._guard:
+            attempts = list(self._in_hand)
+        self._give_back(attempts)
 
     def _give_back(self, attempts: Collection[Attempt]) -> None:
+        """Free the jobs of attempts, and those that no caller took."""
         for attempt in attempts:
             attempt.end()
-        if attempts:
+        with self._guard:
+            jobs = [*(attempt.job for attempt in attempts), *self._leased.values()]
+            self._leased.clear()
+        if jobs:
             with self._database.write() as connection:
-                freed = [attempt for attempt in attempts if job_rows.give_back(connection, attempt.job)]
+                freed = [job for job in jobs if job_rows.give_back(connection, job)]
             logger.warning("%d jobs were given back", len(freed))
 
 
@@ -261,7 +289,7 @@ _REQUESTED = "backtest"  # requests perform these; a separate thread takes up ab
 _UNTAKEN_MS = 60_000
 LIVE = ("live-competition", "live-deploy")
 """Kinds of jobs that last as long as a match."""
-_POLL_S = 0.5
+_POLL_S = 2.0  # longest time between two looks at the jobs; news brings most of them at once
 _PATIENCE_S = 600.0
 
 
@@ -366,7 +394,7 @@ class Jobs:
             now = self.clock()
             try:
                 with self.database.read() as connection:
-                    since = [since for kind, since in job_rows.waiting_since(connection, now).items() if kind != _APART]
+                    since = [since for kind, since in job_rows.free_from(connection, now).items() if kind != _APART]
             except StoreError as error:
                 logger.warning("the queue can't be looked at: %s", error)
                 continue
@@ -401,19 +429,30 @@ class Jobs:
             if self._attempts.ended.is_set():
                 raise ShuttingDownError
             seen = self.hub.version(ENDED)
-            with self.database.read() as connection:
-                row = runs.row(connection, run_id)
-            if row is None:
-                raise UnknownRunError(f"unknown run {run_id!r}")
-            if row["status"] in _OVER:
-                return dict(row)
-            self.require_log()
-            job = self._claim(run_id=run_id) if self.workers else None
+            job = self._attempts.take(run_id)
             if job is None:
-                self.hub.wait(ENDED, seen, _POLL_S)
+                with self.database.read() as connection:
+                    row = runs.row(connection, run_id)
+                if row is None:
+                    raise UnknownRunError(f"unknown run {run_id!r}")
+                if row["status"] in _OVER:
+                    return dict(row)
+                self.require_log()
+                job = self._claim(run_id=run_id) if self.workers else None
+            if job is None:
+                self.hub.wait(ENDED, seen, min(_POLL_S, max(0.0, until - time.monotonic())))
             else:
                 self._perform(job)
         raise BusyError(int(_PATIENCE_S))
+
+    def lease(self, *, at_once: bool) -> int | None:
+        """Return the lease of a job that is stored by the caller that settles its run next, ``None`` for a queued job."""
+        return self.lease_ms if at_once and self.workers else None
+
+    def expect(self, job: Job | None) -> None:
+        """Keep a job that was stored with a lease, after the transaction, for the caller that settles its run."""
+        if job is not None:
+            self._attempts.expect(job)
 
     def require_sealed(self, run_id: str) -> None:
         """Wait as in ``settle``; ``RunCancelledError`` or ``RunFailedError`` unless the run is sealed."""
@@ -457,6 +496,10 @@ class Jobs:
 
     def _claim(self, kinds: Collection[str] | None = None, run_id: str | None = None, waited_ms: int = 0) -> Job | None:
         now, kinds = self.clock(), kinds or list(self.handlers)
+        with self.database.read() as connection:  # a claim writes, so idle workers look first
+            free = job_rows.free_from(connection, now, self.lease_ms, waited_ms, run_id)
+        if all(free.get(kind, math.inf) > now for kind in kinds):
+            return None
         with self.database.write() as connection:
             return job_rows.claim(connection, kinds, now, self.lease_ms, run_id, waited_ms)
 

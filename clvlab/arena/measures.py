@@ -29,7 +29,7 @@ def measures(database: Database, clock: Callable[[], int], feed: FeedHealth | No
         of_anybody, of_all = usage.bytes_of(connection, ANYBODY), usage.total_bytes(connection)
         return Measures(
             jobs.counts(connection),
-            {kind: max(0, now - since) / 1000 for kind, since in jobs.waiting_since(connection, now).items()},
+            {kind: (now - since) / 1000 for kind, since in jobs.free_from(connection, now).items() if since <= now},
             {"public": of_anybody, "owners": of_all - of_anybody, "uploads": uploads.total_bytes(connection)},
             StoredLogRows(connection).size(),
             feed,

@@ -49,7 +49,7 @@ from clvlab.runs.spec import ReplaySpec
 from clvlab.store import jobs as job_rows
 from clvlab.store import reports, runs
 from clvlab.store.database import Connection, Database
-from clvlab.store.jobs import Job
+from clvlab.store.jobs import Job, JobPayload
 from clvlab.store.labels import ANYBODY
 from clvlab.store.runs import RunStatus
 from clvlab.store.tables import reports as report_table
@@ -195,24 +195,29 @@ class BacktestReports:
             The key belongs to another backtest.
         """
         spec = request.spec(open_catalogued(self.catalog, request.pack_id))
-        with self.database.read() as connection:
-            used = None if key is None else reports.run_of_key(connection, key)
-        if used not in (None, spec.run_id):
-            raise _key_conflict(key)
+        if key is not None:
+            with self.database.read() as connection:
+                used = reports.run_of_key(connection, key)
+            if used not in (None, spec.run_id):
+                raise _key_conflict(key)
         known = self._stored_report(backtest_id(spec.run_id)) is not None
         return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
 
-    def enter(self, wanted: ReportRequest) -> None:
-        """Store a request; the first one for a backtest also stores its run and job."""
-        now = self.clock()
+    def enter(self, wanted: ReportRequest, *, at_once: bool = False) -> None:
+        """Store a request; the first one for a backtest also stores its run and job.
+
+        With ``at_once`` the run begins in the same transaction, and the caller settles it next.
+        """
+        now, body = self.clock(), wanted.request.model_dump(mode="json", exclude_unset=True)
+        payload: JobPayload = {"origin_id": wanted.run_id, "request": body}
         with self.database.write() as connection:
             job_rows.hold_open(connection, wanted.run_id, [_KIND])  # no cancel can come before the key is stored
             taken = reports.take_key(connection, wanted.key, wanted.run_id, now, chosen=wanted.chosen, active=not wanted.known)
             if taken != wanted.run_id:
                 raise _key_conflict(wanted.key)
-            if enter(connection, wanted.spec.started, ANYBODY, now, budget=self.budget):
-                body = wanted.request.model_dump(mode="json", exclude_unset=True)
-                job_rows.add(connection, _KIND, wanted.run_id, {"origin_id": wanted.run_id, "request": body}, now)
+            started, lease_ms = wanted.spec.started, self.jobs.lease(at_once=at_once)
+            job = enter(connection, started, ANYBODY, now, budget=self.budget, payload=payload, lease_ms=lease_ms)
+        self.jobs.expect(job)
 
     def settle(self, wanted: ReportRequest) -> BacktestRunResponse:
         """Wait until a stored request is answered; perform its job here if no other worker does. Blocks."""
@@ -225,7 +230,7 @@ class BacktestReports:
     def run(self, request: BacktestRunRequest | PackBacktestRequest) -> BacktestRunResponse:
         wanted = self.ask(request)
         if not wanted.known:
-            self.enter(wanted)
+            self.enter(wanted, at_once=True)
             self.settle(wanted)
         return wanted.answer
 

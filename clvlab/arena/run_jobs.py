@@ -84,6 +84,8 @@ class _JobRecorder:
     log = None  # the run was committed to when it was entered
 
     def commit(self, spec: Job) -> Commitment:
+        if spec.commit_index is not None:
+            return Commitment(spec.run_id, spec.commit_index)
         with fenced(self.database, spec) as connection:
             commitment = begin(connection, spec.run_id, self.clock())
             self.origin.report_start(connection, spec, self.clock())

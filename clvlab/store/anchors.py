@@ -6,21 +6,24 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from clvlab.proof.anchor import Anchor
 from clvlab.store import standings
 from clvlab.store.tables import anchors
 
+_IS = anchors.c.run_id == bindparam("of_run")
+_ANCHOR = select(*(anchors.c[field.name] for field in fields(Anchor))).where(_IS)
+_STATUS = select(anchors.c.status).where(_IS).with_for_update()
+
 
 def anchor_of(connection: Connection, run_id: str) -> Anchor | None:
-    columns = [anchors.c[field.name] for field in fields(Anchor)]
-    found = connection.execute(select(*columns).where(anchors.c.run_id == run_id)).one_or_none()
+    found = connection.execute(_ANCHOR, {"of_run": run_id}).one_or_none()
     return None if found is None else Anchor(*found)
 
 
 def hold(connection: Connection, run_id: str) -> str | None:
-    return connection.execute(select(anchors.c.status).where(anchors.c.run_id == run_id).with_for_update()).scalar()
+    return connection.execute(_STATUS, {"of_run": run_id}).scalar()
 
 
 def changed_ts_ms(connection: Connection, run_id: str) -> int:
@@ -33,7 +36,7 @@ def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) 
     before = hold(connection, run_id)
     values = asdict(anchor) | {"updated_ts_ms": ts_ms}
     if before is None:
-        connection.execute(anchors.insert().values(run_id=run_id, **values))
+        connection.execute(anchors.insert(), {"run_id": run_id, **values})
         return  # the run's results will be added with this status
     connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(**values))
     standings.count_anchor(connection, run_id, before, anchor.status)

@@ -226,14 +226,14 @@ def columns(table: Table, kind: type[object]) -> list[Column[Any]]:
     return [table.c[name] for name in kind.__annotations__]
 
 
-def first(connection: Connection, query: Select[Any], kind: Callable[..., _T]) -> _T | None:
-    found = connection.execute(query)
+def first(connection: Connection, query: Select[Any], kind: Callable[..., _T], **bound: object) -> _T | None:
+    found = connection.execute(query, bound)
     names, row = map(str, found.keys()), found.first()
     return None if row is None else kind(zip(names, row, strict=True))
 
 
-def rows(connection: Connection, query: Select[Any], kind: Callable[..., _T]) -> list[_T]:
-    found = connection.execute(query)
+def rows(connection: Connection, query: Select[Any], kind: Callable[..., _T], **bound: object) -> list[_T]:
+    found = connection.execute(query, bound)
     names = list(map(str, found.keys()))  # the library's own type of names can't be written as JSON
     return [kind(zip(names, row, strict=True)) for row in found]
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NotRequired, TypedDict
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select, update
 
 from clvlab.api.answer import JsonObject
 from clvlab.errors import LeaseLostError
+from clvlab.law.schema import SAFE_INTEGER
 from clvlab.store.database import insert
 from clvlab.store.news import announce
 from clvlab.store.tables import jobs, runs, turns
@@ -33,6 +34,15 @@ class JobStatus(StrEnum):
     FAILED = "failed"
 
 
+_OPEN = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED))
+_IS = jobs.c.job_id == bindparam("of_job")
+_ADD, _CHANGE = jobs.insert().returning(jobs.c.job_id), update(jobs).where(_IS)
+_FENCE = select(jobs.c.status, jobs.c.attempt).where(_IS).with_for_update()
+_OF_RUN = select(jobs).where(jobs.c.run_id == bindparam("run_id"), jobs.c.kind.in_(bindparam("kinds", expanding=True)))
+_NEXT_TURN = select(func.coalesce(func.max(turns.c.turn), 0) + 1).scalar_subquery()
+_HELD = _OF_RUN.order_by(jobs.c.job_id.desc()).limit(1).with_for_update()
+
+
 class JobPayload(TypedDict):
     """A job's competition, instance or run, with the request of a backtest or the fixture of a live run."""
 
@@ -43,7 +53,10 @@ class JobPayload(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed job. ``attempt`` is its fencing token; ``postponed`` counts attempts that ended with a reason to retry."""
+    """A claimed job. ``attempt`` is its fencing token; ``postponed`` counts attempts that ended with a reason to retry.
+
+    ``commit_index`` is the commitment to a run that began in the transaction that stored its job.
+    """
 
     job_id: int
     kind: str
@@ -51,16 +64,19 @@ class Job:
     payload: JobPayload
     attempt: int
     postponed: int = 0
+    commit_index: int | None = None
 
 
-def add(connection: Connection, kind: str, run_id: str, payload: JobPayload, now_ms: int) -> int:
-    added = connection.execute(
-        jobs.insert()
-        .values(kind=kind, run_id=run_id, payload=payload, status=JobStatus.QUEUED, attempt=0, created_ts_ms=now_ms)
-        .returning(jobs.c.job_id)
-    )
-    announce(connection, ADDED)
-    return int(added.scalar_one())
+def add(connection: Connection, kind: str, run_id: str, payload: JobPayload, now_ms: int, lease_ms: int | None = None) -> int:
+    """Store a job and return its id; with ``lease_ms`` it is claimed in the same moment, and no other worker sees it free."""
+    status, attempt, times = JobStatus.QUEUED, 0, {"created_ts_ms": now_ms}
+    if lease_ms is None:
+        announce(connection, ADDED)
+    else:
+        status, attempt = JobStatus.LEASED, 1
+        times |= {"leased_ts_ms": now_ms, "lease_until_ts_ms": now_ms + lease_ms}
+    values = {"kind": kind, "run_id": run_id, "payload": payload, "status": status, "attempt": attempt, **times}
+    return int(connection.execute(_ADD, values).scalar_one())
 
 
 def claim(
@@ -77,45 +93,54 @@ def claim(
     when its lease has expired. It is also free if its lease starts in the future: the clock was then set back, and the lease
     might never end.
     """
-    expired = or_(jobs.c.lease_until_ts_ms + _rest_ms() <= now_ms, jobs.c.leased_ts_ms > now_ms + lease_ms)
-    free = or_(jobs.c.status == JobStatus.QUEUED, and_(jobs.c.status == JobStatus.LEASED, expired))
     query = (
         select(jobs, runs.c.owner)
         .outerjoin(runs, runs.c.run_id == jobs.c.run_id)
         .outerjoin(turns, turns.c.owner == runs.c.owner)
-        .where(free, jobs.c.kind.in_(kinds))
+        .where(_OPEN, jobs.c.kind.in_(kinds), _free_from(now_ms, lease_ms, waited_ms) <= now_ms)
         .order_by(func.coalesce(turns.c.turn, -1), jobs.c.job_id)
         .limit(1)
         .with_for_update(skip_locked=True, of=jobs)
     )
     if run_id is not None:
         query = query.where(jobs.c.run_id == run_id)
-    if waited_ms:
-        query = query.where(jobs.c.created_ts_ms < now_ms - waited_ms)
     found = connection.execute(query).first()
     if found is None:
         return None
-    attempt = found.attempt + 1
-    connection.execute(
-        update(jobs)
-        .where(jobs.c.job_id == found.job_id)
-        .values(status=JobStatus.LEASED, attempt=attempt, leased_ts_ms=now_ms, lease_until_ts_ms=now_ms + lease_ms)
-    )
+    attempt, lease = found.attempt + 1, {"leased_ts_ms": now_ms, "lease_until_ts_ms": now_ms + lease_ms}
+    connection.execute(_CHANGE, {"of_job": found.job_id, "status": JobStatus.LEASED, "attempt": attempt, **lease})
     if found.owner is not None:
-        _take_turn(connection, found.owner)
+        take_turn(connection, found.owner)
     return Job(found.job_id, found.kind, found.run_id, found.payload, attempt, found.postponed)
 
 
-def _take_turn(connection: Connection, owner: str) -> None:
-    newest = select(func.coalesce(func.max(turns.c.turn), 0) + 1).scalar_subquery()
-    taken = insert(connection, turns).values(owner=owner, turn=newest)
-    connection.execute(taken.on_conflict_do_update(index_elements=["owner"], set_={"turn": taken.excluded.turn}))
+def take_turn(connection: Connection, owner: str) -> None:
+    """Note that a job of an owner was claimed, so that the jobs of others come first."""
+    taken = insert(connection, turns).values(turn=_NEXT_TURN)
+    taken = taken.on_conflict_do_update(index_elements=["owner"], set_={"turn": taken.excluded.turn})
+    connection.execute(taken, {"owner": owner})
+
+
+def free_from(
+    connection: Connection, now_ms: int, lease_ms: int = SAFE_INTEGER, waited_ms: int = 0, run_id: str | None = None
+) -> dict[str, int]:
+    """Return by kind the time from which its first open job, of one run or of any, can be claimed; it may be over."""
+    free = func.min(_free_from(now_ms, lease_ms, waited_ms))
+    query = select(jobs.c.kind, free).where(_OPEN).group_by(jobs.c.kind)
+    found = connection.execute(query if run_id is None else query.where(jobs.c.run_id == run_id))
+    return {str(kind): int(first) for kind, first in found}
+
+
+def _free_from(now_ms: int, lease_ms: int, waited_ms: int) -> ColumnElement[int]:
+    """Return the time from which an open job is free; after the clock was set back, a time in the future might never come."""
+    is_queued = jobs.c.status == JobStatus.QUEUED
+    set_back = or_(and_(is_queued, jobs.c.created_ts_ms > now_ms), jobs.c.leased_ts_ms > now_ms + lease_ms)
+    return case((set_back, now_ms), (is_queued, jobs.c.created_ts_ms + waited_ms), else_=jobs.c.lease_until_ts_ms + _rest_ms())
 
 
 def open_of(connection: Connection, owner: str, kinds: Collection[str]) -> int:
     query = select(func.count()).select_from(jobs).join(runs, runs.c.run_id == jobs.c.run_id)
-    is_open = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED))
-    return int(connection.execute(query.where(is_open, jobs.c.kind.in_(kinds), runs.c.owner == owner)).scalar_one())
+    return int(connection.execute(query.where(_OPEN, jobs.c.kind.in_(kinds), runs.c.owner == owner)).scalar_one())
 
 
 def _rest_ms() -> ColumnElement[int]:
@@ -132,8 +157,7 @@ def _rest_ms() -> ColumnElement[int]:
 
 def hold_open(connection: Connection, run_id: str, kinds: Collection[str]) -> Job | None:
     """Lock the queued or leased job of a run for the rest of the transaction; ``None`` without one."""
-    query = select(jobs).where(jobs.c.run_id == run_id, jobs.c.kind.in_(kinds)).order_by(jobs.c.job_id.desc()).limit(1)
-    found = connection.execute(query.with_for_update()).first()
+    found = connection.execute(_HELD, {"run_id": run_id, "kinds": kinds}).first()
     if found is None or found.status not in (JobStatus.QUEUED, JobStatus.LEASED):
         return None
     return Job(found.job_id, found.kind, found.run_id, found.payload, found.attempt, found.postponed)
@@ -141,8 +165,7 @@ def hold_open(connection: Connection, run_id: str, kinds: Collection[str]) -> Jo
 
 def note_progress(connection: Connection, job: Job, progress: Any) -> None:
     """Store the progress of the newest attempt at a job; an older attempt stores nothing."""
-    own = (jobs.c.job_id == job.job_id) & (jobs.c.attempt == job.attempt)
-    connection.execute(update(jobs).where(own).values(progress=progress))
+    connection.execute(_CHANGE.where(jobs.c.attempt == job.attempt), {"of_job": job.job_id, "progress": progress})
     announce(connection, job.run_id)
 
 
@@ -169,8 +192,7 @@ def fence(connection: Connection, job: Job) -> None:
     LeaseLostError
         Another worker claimed the job, or it is over.
     """
-    query = select(jobs.c.status, jobs.c.attempt).where(jobs.c.job_id == job.job_id).with_for_update()
-    found = connection.execute(query).first()
+    found = connection.execute(_FENCE, {"of_job": job.job_id}).first()
     if found is None or (found.status, found.attempt) != (JobStatus.LEASED, job.attempt):
         raise LeaseLostError(f"job {job.job_id}: attempt {job.attempt} was overtaken; nothing of it was stored")
 
@@ -193,7 +215,7 @@ def give_back(connection: Connection, job: Job) -> bool:
 
 
 def finish(connection: Connection, job: Job, status: JobStatus, cause: str | None = None) -> None:
-    connection.execute(update(jobs).where(jobs.c.job_id == job.job_id).values(status=status, cause=cause))
+    connection.execute(_CHANGE, {"of_job": job.job_id, "status": status, "cause": cause})
     for subject in (job.run_id, ENDED):
         announce(connection, subject)
 
@@ -201,12 +223,3 @@ def finish(connection: Connection, job: Job, status: JobStatus, cause: str | Non
 def counts(connection: Connection) -> dict[str, int]:
     found = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
     return {status.value: 0 for status in JobStatus} | {status: int(count) for status, count in found}
-
-
-def waiting_since(connection: Connection, now_ms: int) -> dict[str, int]:
-    """Return by kind the time since which its oldest job can be claimed: it was queued then, or its lease ran out."""
-    queued = jobs.c.status == JobStatus.QUEUED
-    since = case((queued, jobs.c.created_ts_ms), else_=jobs.c.lease_until_ts_ms + _rest_ms())
-    free = or_(queued, and_(jobs.c.status == JobStatus.LEASED, since <= now_ms))
-    query = select(jobs.c.kind, func.min(since)).where(free).group_by(jobs.c.kind)
-    return {str(kind): int(first) for kind, first in connection.execute(query)}

@@ -17,6 +17,7 @@ logger = logging.getLogger("clvlab.store")
 NEWS = "clvlab_news"
 """Execution option of a connection with the subjects that its transaction announces."""
 _CHANNEL = "clvlab_news"
+_NOTIFY = text("SELECT pg_notify(:channel, line) FROM unnest(CAST(:lines AS text[])) AS line")
 _LONGEST_DELAY_S = 30.0
 _CLOSING_S = 2.0
 
@@ -30,9 +31,8 @@ def announce(connection: Connection, subject: str) -> None:
 
 def notify(connection: Connection, teller: str, subjects: set[str]) -> None:
     """Announce subjects to other processes on commit, if the database supports it."""
-    if connection.dialect.name == "postgresql":
-        for subject in sorted(subjects):
-            connection.execute(text("SELECT pg_notify(:channel, :line)"), {"channel": _CHANNEL, "line": f"{teller} {subject}"})
+    if subjects and connection.dialect.name == "postgresql":
+        connection.execute(_NOTIFY, {"channel": _CHANNEL, "lines": [f"{teller} {subject}" for subject in sorted(subjects)]})
 
 
 class Listener:

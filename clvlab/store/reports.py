@@ -7,20 +7,25 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Text, delete, func, select, type_coerce, update
+from sqlalchemy import Connection, Text, bindparam, delete, func, select, type_coerce, update
 
 from clvlab.api.backtests import BacktestReport
 from clvlab.proof.canonical import sha256
 from clvlab.store.database import insert
 from clvlab.store.tables import backtest_requests, reports
 
+_REPORT = select(type_coerce(reports.c.report, Text)).where(reports.c.backtest_id == bindparam("backtest_id"))
+_OF_RUN = backtest_requests.c.run_id == bindparam("of_run")
+_FORGOTTEN = delete(backtest_requests).where(_OF_RUN, backtest_requests.c.given.is_(False))
+_OVER = update(backtest_requests).where(_OF_RUN).values(active=False)
+
 
 def add(connection: Connection, values: Mapping[str, Any]) -> None:
     """Store a report with a digest. Reports with one id are equal, because the id hashes everything that shapes them."""
     report = {"report": values["report"], "sha256": _digest(values["backtest_id"], values["report"])}
-    query = insert(connection, reports).values(**{**values, "report": report})
-    # An existing report may be damaged.
-    connection.execute(query.on_conflict_do_update(index_elements=["backtest_id"], set_={"report": query.excluded.report}))
+    query = insert(connection, reports)  # an existing report may be damaged
+    query = query.on_conflict_do_update(index_elements=["backtest_id"], set_={"report": query.excluded.report})
+    connection.execute(query, {**values, "report": report})
 
 
 def report(connection: Connection, backtest_id: str) -> BacktestReport | None:
@@ -28,8 +33,7 @@ def report(connection: Connection, backtest_id: str) -> BacktestReport | None:
 
     Without a warning the result is ``None`` if there is no report, or if the report predates digests.
     """
-    text = type_coerce(reports.c.report, Text)
-    found: str | None = connection.execute(select(text).where(reports.c.backtest_id == backtest_id)).scalar()
+    found: str | None = connection.execute(_REPORT, {"backtest_id": backtest_id}).scalar()
     if found is None:
         return None
     try:
@@ -59,12 +63,11 @@ def run_of_key(connection: Connection, key: str, *, active: bool = False) -> str
 
 def take_key(connection: Connection, key: str, run_id: str, ts_ms: int, *, chosen: bool, active: bool) -> str | None:
     """Assign a key to a run, unless the key has a run; return the run of the key."""
-    own = backtest_requests.c
+    own, taken = backtest_requests.c, insert(connection, backtest_requests)
+    again = own.active | (taken.excluded.active & (taken.excluded.run_id == own.run_id))
+    taken = taken.on_conflict_do_update(index_elements=["key"], set_={"active": again})
     values = {"key": key, "run_id": run_id, "given": chosen, "active": active, "created_ts_ms": ts_ms}
-    connection.execute(insert(connection, backtest_requests).values(**values).on_conflict_do_nothing())
-    if active:
-        connection.execute(update(backtest_requests).where(own.key == key, own.run_id == run_id).values(active=True))
-    return run_of_key(connection, key)
+    return connection.execute(taken.returning(own.run_id), values).scalar()
 
 
 def withdraw(connection: Connection, key: str, run_id: str) -> int:
@@ -77,6 +80,5 @@ def withdraw(connection: Connection, key: str, run_id: str) -> int:
 
 def forget_tickets(connection: Connection, run_id: str) -> None:
     """Withdraw all keys from a finished run; keys that callers chose keep their run, others are removed."""
-    own = backtest_requests.c
-    connection.execute(delete(backtest_requests).where(own.run_id == run_id, own.given.is_(False)))
-    connection.execute(update(backtest_requests).where(own.run_id == run_id).values(active=False))
+    for query in (_FORGOTTEN, _OVER):
+        connection.execute(query, {"of_run": run_id})

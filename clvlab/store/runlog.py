@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from clvlab.errors import LogError
 from clvlab.log.entries import OF_RUNS, EntryKind
@@ -14,6 +14,16 @@ from clvlab.store import plans
 from clvlab.store.database import Database, guard_of
 from clvlab.store.tables import log_entries, log_nodes
 from clvlab.store.waits import lock_log
+
+# Statements of every run and proof card are built once: to build one takes several times as long as to execute it in SQLite.
+_of = log_entries.c
+_LAST = select(func.max(_of.idx))
+_ENTRY = select(_of.entry).where(_of.idx == bindparam("idx"))
+_NODE = select(log_nodes.c.hash).where(log_nodes.c.level == bindparam("level"), log_nodes.c.idx == bindparam("idx"))
+_ABOUT = select(_of.idx, _of.kind).where(_of.run_id == bindparam("run_id")).order_by(_of.idx)
+_TALLY = select(func.count()).where(_of.owner == bindparam("owner"), _of.kind == bindparam("kind"), _of.idx < bindparam("size"))
+_OF_PACK, _OF_NO_PACK = _TALLY.where(_of.content_hash == bindparam("content_hash")), _TALLY.where(_of.content_hash.is_(None))
+_ADD, _ADD_NODES = log_entries.insert(), log_nodes.insert()
 
 
 class RunLog:
@@ -41,26 +51,24 @@ class StoredLogRows:
             lock_log(connection)
 
     def size(self) -> int:
-        last = self._connection.execute(select(func.max(log_entries.c.idx))).scalar()
+        last = self._connection.execute(_LAST).scalar()
         return 0 if last is None else _index(last) + 1
 
     def entry(self, index: int) -> bytes:
-        found = self._connection.execute(select(log_entries.c.entry).where(log_entries.c.idx == index)).scalar()
+        found = self._connection.execute(_ENTRY, {"idx": index}).scalar()
         if found is None:
             raise LogError(f"the run log lacks entry {index}: it was cut or damaged")
         return _bytes(found, f"entry {index}")
 
     def node(self, level: int, index: int) -> bytes:
-        query = select(log_nodes.c.hash).where(log_nodes.c.level == level, log_nodes.c.idx == index)
-        found = self._connection.execute(query).scalar()
+        found = self._connection.execute(_NODE, {"level": level, "idx": index}).scalar()
         if found is None:
             raise LogError(f"the run log lacks the root of subtree {index} at level {level}: it was cut or damaged")
         return _bytes(found, f"the root of subtree {index} at level {level}")
 
     def about(self, run_id: str) -> list[tuple[int, str]]:
         """Return index and kind of the entries about a run, ascending."""
-        query = select(log_entries.c.idx, log_entries.c.kind).where(log_entries.c.run_id == run_id).order_by(log_entries.c.idx)
-        return [(_index(index), str(kind)) for index, kind in self._connection.execute(query)]
+        return [(_index(index), str(kind)) for index, kind in self._connection.execute(_ABOUT, {"run_id": run_id})]
 
     def restarts(self) -> list[tuple[int, bytes]]:
         query = select(log_entries.c.idx, log_entries.c.entry).order_by(log_entries.c.idx)
@@ -87,28 +95,25 @@ class StoredLogRows:
             guard(self)
         values = {"idx": index, "kind": kind, "run_id": run_id, "owner": owner, "commit_index": commit_index, "entry": entry}
         values["content_hash"] = content_hash
-        self._connection.execute(log_entries.insert().values(**values))
+        self._connection.execute(_ADD, values)
         made = [{"level": level, "idx": at, "hash": value} for (level, at), value in nodes.items()]
-        self._connection.execute(log_nodes.insert(), made)
+        self._connection.execute(_ADD_NODES, made)
 
     def tally(self) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = defaultdict(dict)
-        of = log_entries.c
-        query = select(of.owner, of.kind, func.count()).where(of.kind.in_(OF_RUNS)).group_by(of.owner, of.kind)
+        query = select(_of.owner, _of.kind, func.count()).where(_of.kind.in_(OF_RUNS)).group_by(_of.owner, _of.kind)
         for owner, kind, count in self._connection.execute(query):
             found[str(owner)][str(kind)] = int(count)
         return dict(found)
 
     def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
         """Count an owner's entries of a kind over a pack among the first ``size``; hash ``None``: those without a pack."""
-        of = log_entries.c
-        query = select(func.count()).where(of.owner == owner, of.content_hash == content_hash, of.kind == kind, of.idx < size)
-        return int(self._connection.execute(query).scalar_one())
+        values = {"owner": owner, "content_hash": content_hash, "kind": kind, "size": size}
+        return int(self._connection.execute(_OF_NO_PACK if content_hash is None else _OF_PACK, values).scalar_one())
 
     def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]:
-        of = log_entries.c
-        query = select(of.idx, of.entry).where(of.owner == owner, of.content_hash == content_hash, of.kind == kind)
-        found = self._connection.execute(query.where(of.idx < size).order_by(of.idx))
+        query = select(_of.idx, _of.entry).where(_of.owner == owner, _of.content_hash == content_hash, _of.kind == kind)
+        found = self._connection.execute(query.where(_of.idx < size).order_by(_of.idx))
         return [_bytes(entry, f"entry {index}") for index, entry in found]
 
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:

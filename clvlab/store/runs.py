@@ -9,7 +9,7 @@ from itertools import islice
 from struct import pack
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, exists, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, exists, select, tuple_, update
 
 from clvlab.api.competitions import AgentErrorCause
 from clvlab.api.runs import EvidenceHashes, Lineage, Metrics
@@ -109,42 +109,42 @@ class RunRow(EvidenceHashes):
     ranked: bool
 
 
-_ROW = select(*columns(runs, RunRow))
+_IS = runs.c.run_id == bindparam("of_run")
+_ROW = select(*columns(runs, RunRow)).where(_IS)
+_LOCKED, _CHANGE = _ROW.with_for_update(), update(runs).where(_IS)
+_MARK = _CHANGE.where(runs.c.status != RunStatus.SEALED)
+_SEALED = select(runs.c.manifest).where(_IS, runs.c.status == RunStatus.SEALED)
 
 
 def add(connection: Connection, values: Mapping[str, object]) -> bool:
     """Record a run before its tape is opened; return whether it must be performed, as it is new, had failed or was removed."""
-    added = connection.execute(
-        insert(connection, runs).values(status=RunStatus.QUEUED, **values).on_conflict_do_nothing().returning(runs.c.run_id)
-    )
-    if added.first() is not None:
+    added = insert(connection, runs).on_conflict_do_nothing().returning(runs.c.run_id)
+    if connection.execute(added, {"status": RunStatus.QUEUED, **values}).first() is not None:
         return True
-    revived = connection.execute(
-        update(runs)
-        .where(runs.c.run_id == values["run_id"], runs.c.status.in_((RunStatus.FAILED, RunStatus.REMOVED)))
-        .values(status=RunStatus.QUEUED, cause=None, ranked=values["ranked"])
-    )
-    return revived.rowcount == 1
+    again = {"status": values.get("status", RunStatus.QUEUED), "cause": None, "ranked": values["ranked"]}
+    revived = _CHANGE.where(runs.c.status.in_((RunStatus.FAILED, RunStatus.REMOVED)))
+    return connection.execute(revived, {"of_run": values["run_id"], **again}).rowcount == 1
 
 
 def name_pack(connection: Connection, run_id: str, pack_id: str, content_hash: str) -> None:
-    connection.execute(update(runs).where(runs.c.run_id == run_id).values(pack_id=pack_id, content_hash=content_hash))
+    change(connection, run_id, pack_id=pack_id, content_hash=content_hash)
 
 
 def row(connection: Connection, run_id: str, *, lock: bool = False) -> RunRow | None:
-    query = _ROW.where(runs.c.run_id == run_id)
-    return first(connection, query.with_for_update() if lock else query, RunRow)
+    return first(connection, _LOCKED if lock else _ROW, RunRow, of_run=run_id)
 
 
 def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | None = None) -> None:
     """Set the status of a run; a sealed run stays sealed."""
-    connection.execute(
-        update(runs).where(runs.c.run_id == run_id, runs.c.status != RunStatus.SEALED).values(status=status, cause=cause)
-    )
+    connection.execute(_MARK, {"of_run": run_id, "status": status, "cause": cause})
 
 
 def commit_to(connection: Connection, run_id: str, commit_index: int) -> None:
-    connection.execute(update(runs).where(runs.c.run_id == run_id).values(commit_index=commit_index))
+    change(connection, run_id, commit_index=commit_index)
+
+
+def change(connection: Connection, run_id: str, **values: object) -> None:
+    connection.execute(_CHANGE, values | {"of_run": run_id})
 
 
 def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks: Any, metrics: Any, ts_ms: int) -> bool:
@@ -166,26 +166,24 @@ def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks:
     for part, text in ((Part.EVENTS, run.events), (Part.SCORES, run.scores)):
         _insert_chunks(connection, run_chunks, text, run_id=run.run_id, part=part)
     _insert_chunks(connection, receipts, receipt_text, run_id=run.run_id)
-    connection.execute(
-        update(runs)
-        .where(runs.c.run_id == run.run_id)
-        .values(
-            status=RunStatus.SEALED,
-            cause=None,
-            sealed_ts_ms=ts_ms,
-            checked_ts_ms=ts_ms,
-            evidence_hash=run.evidence_hash,
-            manifest_hash=run.manifest_hash,
-            manifest=run.manifest,
-            checks=checks,
-            metrics=metrics,
-        )
+    change(
+        connection,
+        run.run_id,
+        status=RunStatus.SEALED,
+        cause=None,
+        sealed_ts_ms=ts_ms,
+        checked_ts_ms=ts_ms,
+        evidence_hash=run.evidence_hash,
+        manifest_hash=run.manifest_hash,
+        manifest=run.manifest,
+        checks=checks,
+        metrics=metrics,
     )
     return True
 
 
 def record_checks(connection: Connection, run_id: str, checks: Any, ts_ms: int) -> None:
-    connection.execute(update(runs).where(runs.c.run_id == run_id).values(checks=checks, checked_ts_ms=ts_ms))
+    change(connection, run_id, checks=checks, checked_ts_ms=ts_ms)
 
 
 def _insert_chunks(connection: Connection, table: Table, text: bytes, **key: Any) -> None:
@@ -197,9 +195,7 @@ def _insert_chunks(connection: Connection, table: Table, text: bytes, **key: Any
 
 
 def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
-    found = connection.execute(
-        select(runs.c.manifest).where(runs.c.run_id == run_id, runs.c.status == RunStatus.SEALED)
-    ).first()
+    found = connection.execute(_SEALED, {"of_run": run_id}).first()
     if found is None:
         return None
     events, scores = (_joined(connection, run_chunks, run_id, run_chunks.c.part == part) for part in Part)

@@ -13,7 +13,7 @@ from functools import reduce
 from secrets import token_hex
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, update
+from sqlalchemy import BindParameter, ColumnElement, Connection, bindparam, delete, func, or_, select, update
 
 from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.jobs import JobStatus
@@ -67,10 +67,29 @@ class StandingRow(_AgentRow, CountedRuns):
     first_alike: str
 
 
+_of, _result, _counted = standings.c, agent_results.c, counted_fixtures.c
+_STANDING = select(standings).where(_of.owner == bindparam("of_owner"), _of.agent_id == bindparam("of_agent"))
+# Anchors and failing runs are counted concurrently, without the log's lock.
+_POOL = (
+    update(standings)
+    .where(_of.owner == bindparam("of_owner"), _of.agent_id == bindparam("of_agent"))
+    .values({name: _of[name] + bindparam(f"more_{name}") for name in RUN_COUNTS})
+)
+_GROUPED = select(*(_of[name] for name in (*ALIKE_IN, "agent_id", "position", "sketch", "first_alike")))
+_GROUPED = _GROUPED.where(_of.owner == bindparam("owner"))
+_ids: BindParameter[Any] = bindparam("agent_ids", expanding=True)
+_CHANGED = _GROUPED.where(or_(_of.agent_id.in_(_ids), _of.first_alike.in_(_ids))).order_by(_of.position)
+_LEADING = _GROUPED.where(_of.first_alike == _of.agent_id, _of.agent_id.not_in(bindparam("moved", expanding=True)))
+_LEADING = _LEADING.order_by(_of.position.desc())
+_RESULTS = select(*columns(agent_results, ResultRow)).where(_result.run_id == bindparam("run_id")).order_by(_result.agent_id)
+_COUNTED = select(_counted.fixture_id).where(
+    *(_counted[name] == bindparam(name) for name in ("owner", "agent_id", "content_hash"))
+)
+
+
 def counted(connection: Connection, row: Row, content_hash: str) -> set[int]:
-    of, (owner, agent_id) = counted_fixtures.c, row
-    query = select(of.fixture_id).where(of.owner == owner, of.agent_id == agent_id, of.content_hash == content_hash)
-    return set(connection.execute(query).scalars())
+    values = {"owner": row[0], "agent_id": row[1], "content_hash": content_hash}
+    return set(connection.execute(_COUNTED, values).scalars())
 
 
 def counted_in(connection: Connection, row: Row) -> list[tuple[str, int]]:
@@ -108,20 +127,19 @@ def add(connection: Connection, results: Iterable[ResultRow], anchor_status: str
 
 
 def _add_to_row(connection: Connection, result: Mapping[str, Any]) -> None:
-    new, own = _standing([result]), _is(result["owner"], result["agent_id"])
-    known: Mapping[str, Any] | None = first(connection, select(standings).where(own), dict)
+    new, own = _standing([result]), {"of_owner": result["owner"], "of_agent": result["agent_id"]}
+    known: Mapping[str, Any] | None = first(connection, _STANDING, dict, **own)
     if known is None:
         position = select(func.coalesce(func.max(standings.c.position), -1) + 1).scalar_subquery()
         named = _named(new, _free_label(connection, result["owner"], result["agent_id"]))
-        connection.execute(insert(connection, standings).values(**new, **named, position=position))
+        connection.execute(standings.insert().values(position=position), {**new, **named})
         return
     pooled = _pooled([row for row in (known, new) if row["counted_runs"]] or [known])
     sums = {name: known[name] + new[name] for name in SUMS}
-    # Anchors and failing runs are counted concurrently, without the log's lock.
-    counts = {name: standings.c[name] + new[name] for name in RUN_COUNTS}
+    counts = {f"more_{name}": new[name] for name in RUN_COUNTS}
     worst = min(known["max_drawdown"], new["max_drawdown"])
     named = _named(sums, known["label"])
-    connection.execute(update(standings).where(own).values(**sums, **counts, **pooled, **named, max_drawdown=worst))
+    connection.execute(_POOL, {**own, **sums, **counts, **pooled, **named, "max_drawdown": worst})
 
 
 def _is(owner: str, agent_id: str) -> ColumnElement[bool]:
@@ -188,13 +206,9 @@ def _named(sums: Mapping[str, int], label: str) -> Mapping[str, object]:
 
 def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> None:
     """Compare changed rows, and rows in their former groups, with the first row of every group of the owner."""
-    own = standings.c
-    named = (*(own[name] for name in ALIKE_IN), own.agent_id, own.position, own.sketch, own.first_alike)
-    query = select(*named).where(own.owner == owner)
-    changed = or_(own.agent_id.in_(agent_ids), own.first_alike.in_(agent_ids))
-    moved: list[Mapping[str, Any]] = rows(connection, query.where(changed).order_by(own.position), dict)
-    leading = query.where(own.first_alike == own.agent_id, own.agent_id.not_in([row["agent_id"] for row in moved]))
-    groups = Groups(reversed(rows(connection, leading.order_by(own.position.desc()).limit(GROUPS_COMPARED), dict)))
+    moved: list[Mapping[str, Any]] = rows(connection, _CHANGED, dict, owner=owner, agent_ids=agent_ids)
+    there = [row["agent_id"] for row in moved]
+    groups = Groups(reversed(rows(connection, _LEADING.limit(GROUPS_COMPARED), dict, owner=owner, moved=there)))
     renamed: dict[str, str] = {}  # former first rows of a group that an older row joined
     for row in moved:
         found = groups.place(row)
@@ -204,7 +218,7 @@ def _group(connection: Connection, owner: str, agent_ids: Collection[str]) -> No
         if first_alike != row["first_alike"]:
             connection.execute(update(standings).where(_is(owner, row["agent_id"])).values(first_alike=first_alike))
     for before, after in renamed.items():
-        members = (own.owner == owner) & (own.first_alike == before)
+        members = (_of.owner == owner) & (_of.first_alike == before)
         connection.execute(update(standings).where(members).values(first_alike=after))
 
 
@@ -277,8 +291,9 @@ def revision(connection: Connection) -> str:
 
 def _change_revision(connection: Connection) -> None:
     """Change the token before any row; its lock is held until the transaction ends, so that writers do not deadlock."""
-    changed = insert(connection, revisions).values(name=_LEADERBOARD, revision=token_hex(8))
-    connection.execute(changed.on_conflict_do_update(index_elements=["name"], set_={"revision": changed.excluded.revision}))
+    changed = insert(connection, revisions)
+    changed = changed.on_conflict_do_update(index_elements=["name"], set_={"revision": changed.excluded.revision})
+    connection.execute(changed, {"name": _LEADERBOARD, "revision": token_hex(8)})
 
 
 def count_anchor(connection: Connection, run_id: str, before: str, after: str) -> None:
@@ -309,8 +324,7 @@ def _change(connection: Connection, run_id: str, changes: Mapping[str, Any]) -> 
 
 
 def results_of(connection: Connection, run_id: str) -> list[ResultRow]:
-    query = select(*columns(agent_results, ResultRow)).where(agent_results.c.run_id == run_id)
-    return rows(connection, query.order_by(agent_results.c.agent_id), ResultRow)
+    return rows(connection, _RESULTS, ResultRow, run_id=run_id)
 
 
 def sealed_run_ids(connection: Connection) -> list[str]:

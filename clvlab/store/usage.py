@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Table, delete, func, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, func, select
 
 from clvlab.api.leaderboard import Belongings
 from clvlab.log.entries import EntryKind
 from clvlab.store.database import insert
 from clvlab.store.runs import RunStatus
+from clvlab.store.runs import change as change_run
 from clvlab.store.tables import (
     agent_errors,
     backtest_requests,
@@ -45,19 +46,22 @@ def _count(connection: Connection, table: Table, owner: str) -> int:
     return int(connection.execute(select(func.count()).select_from(table).where(table.c.owner == owner)).scalar_one())
 
 
-_WITH_RUN = (
-    (run_chunks.c.lines, run_chunks.c.run_id),
-    (receipts.c.lines, receipts.c.run_id),
-    (reports.c.report, reports.c.run_id),
+_CONTENT = (
+    (run_chunks.c.lines, run_chunks.c.run_id == runs.c.run_id),
+    (receipts.c.lines, receipts.c.run_id == runs.c.run_id),
+    (reports.c.report, reports.c.run_id == runs.c.run_id),
+    (competition_events.c.events, competition_events.c.competition_id == runs.c.origin_id),
+    (runtime_events.c.payload, runtime_events.c.instance_id == runs.c.origin_id),
 )
-_OF_THE_ORIGIN = (
-    (competition_events.c.events, competition_events.c.competition_id),
-    (runtime_events.c.payload, runtime_events.c.instance_id),
+_SIZES = (select(func.sum(func.length(content))).where(own).correlate(runs).scalar_subquery() for content, own in _CONTENT)
+_WEIGHED = select(runs.c.owner, runs.c.stored_bytes, func.length(runs.c.manifest), *_SIZES).where(
+    runs.c.run_id == bindparam("of_run")
 )
+_BYTES = select(usage.c.bytes).where(usage.c.owner == bindparam("of_owner"))
 
 
 def bytes_of(connection: Connection, owner: str) -> int:
-    return int(connection.execute(select(usage.c.bytes).where(usage.c.owner == owner)).scalar() or 0)
+    return int(connection.execute(_BYTES, {"of_owner": owner}).scalar() or 0)
 
 
 def total_bytes(connection: Connection) -> int:
@@ -66,24 +70,18 @@ def total_bytes(connection: Connection) -> int:
 
 def weigh(connection: Connection, run_id: str) -> None:
     """Store the size of a sealed run, including events and report, for the run and its owner."""
-    run = connection.execute(
-        select(runs.c.owner, runs.c.origin_id, runs.c.stored_bytes, func.length(runs.c.manifest).label("manifest")).where(
-            runs.c.run_id == run_id
-        )
-    ).one()
-    total = int(run.manifest or 0)
-    for found, key in ((_WITH_RUN, run_id), (_OF_THE_ORIGIN, run.origin_id)):
-        for content, of in found:
-            total += int(connection.execute(select(func.sum(func.length(content))).where(of == key)).scalar() or 0)
-    _note(connection, run_id, run.owner, total, total - (run.stored_bytes or 0))
+    owner, before, *sizes = connection.execute(_WEIGHED, {"of_run": run_id}).one()
+    total = sum(int(size or 0) for size in sizes)
+    _note(connection, run_id, owner, total, total - (before or 0))
 
 
 def _note(connection: Connection, run_id: str, owner: str | None, total: int, change: int) -> None:
-    connection.execute(update(runs).where(runs.c.run_id == run_id).values(stored_bytes=total))
+    change_run(connection, run_id, stored_bytes=total)
     if owner is not None:
-        grown = insert(connection, usage).values(owner=owner, bytes=change)
+        grown = insert(connection, usage)
         both = {"bytes": usage.c.bytes + grown.excluded.bytes}
-        connection.execute(grown.on_conflict_do_update(index_elements=["owner"], set_=both))
+        upsert = grown.on_conflict_do_update(index_elements=["owner"], set_=both)
+        connection.execute(upsert, {"owner": owner, "bytes": change})
 
 
 def sealed_before(connection: Connection, owner: str, kind: str, ts_ms: int, limit: int) -> list[str]:
@@ -103,7 +101,7 @@ def remove(connection: Connection, run_id: str) -> int:
         return 0
     for table in (run_chunks, receipts, agent_errors, reports, backtest_requests):
         connection.execute(delete(table).where(table.c.run_id == run_id))
-    connection.execute(update(runs).where(runs.c.run_id == run_id).values(status=RunStatus.REMOVED, manifest=None))
+    change_run(connection, run_id, status=RunStatus.REMOVED, manifest=None)
     freed = int(run.stored_bytes or 0)
     _note(connection, run_id, run.owner, 0, -freed)
     return freed

@@ -191,6 +191,11 @@ class BoundedPool:
             self._refused.inc()
             raise BusyError(max(1, math.ceil(wait_s)))
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a thread is free for the holder of a place."""
+        return self._pending <= self._workers
+
     def turn(self, key: str) -> asyncio.Lock:
         """Return the lock of a key. The first of concurrent callers starts the work, and the others see that it has started."""
         return self._turns.setdefault(key, asyncio.Lock())

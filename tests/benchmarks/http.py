@@ -33,6 +33,7 @@ Ask = tuple[str, str, Any]
 class Load:
     """What a burst of requests came to."""
 
+    answers: int
     per_second: float
     median_s: float
     p99_s: float
@@ -167,7 +168,7 @@ def burst(port: int, ask: Callable[[], Ask], clients: int, seconds: float) -> Lo
     with ThreadPoolExecutor(clients) as pool:
         bursts = [pool.submit(_latencies, port, ask, lambda: time.perf_counter() >= until) for _ in range(clients)]
         found = [latency for burst in bursts for latency in burst.result()]
-    return Load(len(found) / (time.perf_counter() - started), median(found), _p99(found))
+    return Load(len(found), len(found) / (time.perf_counter() - started), median(found), _p99(found))
 
 
 def _latencies(port: int, ask: Callable[[], Ask], over: Callable[[], bool]) -> list[float]:

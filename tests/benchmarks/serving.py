@@ -29,6 +29,11 @@ class Served:
     token: str
     pid: int
 
+    def processor_s(self) -> float:
+        """Processor time of all threads of the service so far."""
+        ticks = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]  # proc(5): utime and stime
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
 
 @contextmanager
 def serving(folder: Path, packs: Mapping[str, tuple[int, int]], **settings: str) -> Iterator[Served]:

@@ -36,6 +36,7 @@ _MANY = 20  # fixtures of the larger runs
 _WARM = 5
 _VERIFY_S, _BACKTEST_S = Budget(0.008), Budget(0.012)
 _HTTP_S = {"verify": Budget(0.02), "backtest, one fixture, each a new one": Budget(0.04), "proof card": Budget(0.003)}
+_PROCESSOR_S = {"proof card": Budget(0.002)}
 _VERIFIES_A_SECOND = Budget(100, at="least")
 
 
@@ -120,12 +121,15 @@ def _over_http(folder: Path, asked: argparse.Namespace) -> list[Figure]:
         figures = []
         for job, ask in _questions(run_id, fixtures[1]).items():
             burst(served.port, ask, 1, asked.seconds / 3)
+            before_s = served.processor_s()
             alone = burst(served.port, ask, 1, asked.seconds)
+            each_s = (served.processor_s() - before_s) / alone.answers
             together = burst(served.port, ask, asked.clients, asked.seconds)
             name = f"HTTP {job}, {made:,} decisions" if job == "verify" else f"HTTP {job}"
             rate = _VERIFIES_A_SECOND if job == "verify" else None
             figures += [
                 Figure(name, "median, one client", "s", spread([alone.median_s]), _HTTP_S[job]),
+                Figure(name, "processor, one client", "s", spread([each_s]), _PROCESSOR_S.get(job)),
                 Figure(name, f"{asked.clients} clients", "requests/s", spread([together.per_second]), rate),
             ]
         return figures

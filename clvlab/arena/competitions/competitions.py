@@ -107,10 +107,12 @@ class CompetitionLaunch:
         RunFailedError
             The run failed; the claim is released and the cause recorded.
         """
-        return self.settled_response(competition_id, self.claim(caller, competition_id))
+        return self.settled_response(competition_id, self.claim(caller, competition_id, at_once=True))
 
-    def claim(self, caller: str, competition_id: str) -> str:
+    def claim(self, caller: str, competition_id: str, *, at_once: bool = False) -> str:
         """Claim the start, queue the run and return its id; only one of concurrent callers succeeds.
+
+        With ``at_once`` the run of a replay begins in the same transaction, and the caller settles it next.
 
         Raises
         ------
@@ -126,7 +128,9 @@ class CompetitionLaunch:
         fixture = self.runner.fixture(row)
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
-            return self.runner.claim(connection, row, fixture)
+            run_id, job = self.runner.claim(connection, row, fixture, self.jobs.lease(at_once=at_once))
+        self.jobs.expect(job)
+        return run_id
 
     def is_live(self, competition_id: str) -> bool:
         """Whether a competition follows a feed, so that no request waits for its run."""

@@ -31,10 +31,9 @@ from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec
 from clvlab.sources.capture.feed import Feed
 from clvlab.store import competitions as rows
-from clvlab.store import jobs
 from clvlab.store.competitions import CompetitionRow
 from clvlab.store.database import Connection, Database
-from clvlab.store.jobs import Job
+from clvlab.store.jobs import Job, JobPayload
 
 
 def replay_binding(row: CompetitionRow) -> ReplayBinding | None:
@@ -66,7 +65,10 @@ class CompetitionStarts:
             raise NotStartableError("no_quota", spent)
         return fixture
 
-    def claim(self, connection: Connection, row: CompetitionRow, fixture: Fixture | None = None) -> str:
+    def claim(
+        self, connection: Connection, row: CompetitionRow, fixture: Fixture | None = None, lease_ms: int | None = None
+    ) -> tuple[str, Job | None]:
+        """Claim the start and store its run; return the run's id, and its job if that of a replay gets a lease."""
         competition_id, now = row["competition_id"], self.clock()
         require_startable(row)
         self.caps.require_start(connection, row["owner"])
@@ -75,7 +77,7 @@ class CompetitionStarts:
             raise NotStartableError("roster_empty", f"competition {competition_id} has no agents: register one first")
         entrants = _entrants(agents)
         if fixture is not None:
-            return self._claim_live(connection, row, agents, entrants, fixture)
+            return self._claim_live(connection, row, agents, entrants, fixture), None
         own = self._binding(connection, row)
         if row["pack_id"] is None:  # otherwise each agent was tried on the fixture at registration
             for agent_id, cause in misfits(entrants, own).items():
@@ -83,11 +85,11 @@ class CompetitionStarts:
         spec = _spec(row, entrants, own)
         if own.ranked:
             self.caps.require_names(connection, row["owner"], [agent["agent_id"] for agent in agents])
-        enter(connection, spec.started, row["owner"], now, ranked=own.ranked, budget=self.budget)
-        jobs.add(connection, "competition", spec.run_id, {"origin_id": competition_id}, now)
+        payload, owner, budget = JobPayload(origin_id=competition_id), row["owner"], self.budget
+        job = enter(connection, spec.started, owner, now, ranked=own.ranked, budget=budget, payload=payload, lease_ms=lease_ms)
         rows.append(connection, competition_id, now, [_start_event(spec.started, agents, {"replay_binding": own.payload()})])
         rows.change(connection, competition_id, **_start_values(row), **own.payload())
-        return spec.run_id
+        return spec.run_id, job
 
     def _claim_live(
         self,
@@ -103,8 +105,8 @@ class CompetitionStarts:
         ranked = is_genuine(feed)
         if ranked:
             self.caps.require_names(connection, row["owner"], [agent["agent_id"] for agent in agents])
-        enter(connection, spec.started, row["owner"], now, ranked=ranked, budget=self.budget, origin_id=competition_id)
-        jobs.add(connection, "live-competition", spec.run_id, payload_of(competition_id, fixture), now)
+        payload, owner, budget = payload_of(competition_id, fixture), row["owner"], self.budget
+        enter(connection, spec.started, owner, now, ranked=ranked, budget=budget, origin_id=competition_id, payload=payload)
         followed = {"replay_binding": None, "fixture": fixture.model_dump(mode="json", exclude={"rows", "digest"})}
         rows.append(connection, competition_id, now, [_start_event(spec.started, agents, followed)])
         rows.change(connection, competition_id, **_start_values(row))

@@ -22,7 +22,6 @@ from clvlab.api.competitions import (
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.deploys.config import DeployConfig, deployed_agent, pin, resolve, without_effect
 from clvlab.arena.deploys.job import live_spec_of, runtime_event, spec_of
-from clvlab.arena.jobs import LIVE
 from clvlab.arena.live import payload_of
 from clvlab.arena.pages import page_of
 from clvlab.arena.runs.binding import Bound, PackSource, bind
@@ -37,7 +36,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.proof.manifest import RunStarted
 from clvlab.runs.live.feed import LiveFeed, is_genuine
 from clvlab.runs.spec import settings_in
-from clvlab.store import instances, jobs, runs
+from clvlab.store import instances, runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.instances import InstanceRow
 from clvlab.store.jobs import JobPayload
@@ -152,7 +151,6 @@ class _KeyTakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    kind: str
     started: RunStarted
     payload: JobPayload
     ranked: bool
@@ -246,12 +244,11 @@ class Deploys:
                 use = {"owner": owner, "key": key, "fingerprint": fingerprint, "instance_id": instance_id, "created_ts_ms": now}
                 if not instances.take_key(connection, use):
                     raise _KeyTakenError
-            if launch.kind in LIVE:
+            if config.source_mode == "live":
                 self.caps.require_live(connection, owner)
             if launch.ranked:
                 self.caps.require_names(connection, owner, [agent["agent_id"] for agent in started["agents"]])
-            enter(connection, started, owner, now, ranked=launch.ranked, budget=self.budget)
-            jobs.add(connection, launch.kind, run_id, launch.payload, now)
+            enter(connection, started, owner, now, ranked=launch.ranked, budget=self.budget, payload=launch.payload)
             queued = runtime_event("RUN_QUEUED", str(config.agent_id), run_id, "", {})
             instances.append(connection, instance_id, now, [queued])
         return record
@@ -259,12 +256,12 @@ class Deploys:
     def _launch(self, config: DeployConfig, checked: Preflight, instance_id: str) -> _Launch:
         if checked.bound is not None:
             spec = spec_of(config, checked.bound, instance_id)
-            return _Launch("deploy", spec.started, {"origin_id": instance_id}, checked.bound.ranked)
+            return _Launch(spec.started, {"origin_id": instance_id}, checked.bound.ranked)
         if checked.fixture is None:
             raise PreflightError(checked.failures)
         feed = self.live.idle_feed()
         live = live_spec_of(config, instance_id, feed, checked.fixture)
-        return _Launch("live-deploy", live.started, payload_of(instance_id, checked.fixture), is_genuine(feed))
+        return _Launch(live.started, payload_of(instance_id, checked.fixture), is_genuine(feed))
 
     def instance(self, caller: str, instance_id: str) -> AgentInstance:
         with self.database.read() as connection:

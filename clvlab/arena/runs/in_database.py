@@ -28,8 +28,9 @@ from clvlab.runs.execute import ABANDONED, Commitment, drawing_of
 from clvlab.runs.progress import message_of
 from clvlab.runs.run import Run, audited
 from clvlab.runs.spec import RunSpec
-from clvlab.store import anchors, runs, standings
+from clvlab.store import anchors, jobs, runs, standings
 from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import Job, JobPayload
 from clvlab.store.labels import ANYBODY, Knowledge
 from clvlab.store.runlog import RunLog, StoredLogRows
 from clvlab.store.runs import RunStatus
@@ -85,7 +86,10 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[Result
     new = {agent_id: claim((owner, agent_id), content_hash, fixture_ids) for agent_id in agent_ids}
     is_whole = all(len(own) == len(fixture_ids) for own in new.values())
     scores = verification.scores if is_whole else _of_new(verification.scores, new)
-    sums, made = _sums(scores, agent_ids), sketches(scores, content_hash, agent_ids)
+    sums, made = (
+        _sums(scores, agent_ids, verification.outcomes if is_whole else None),
+        sketches(scores, content_hash, agent_ids),
+    )
     failing, known = is_failing(verification), knowledge(started["source_mode"])
     return [
         {
@@ -114,13 +118,18 @@ def is_failing(verification: Verification) -> bool:
 
 def _of_new(scores: pl.DataFrame, new: Mapping[str, Collection[int]]) -> pl.DataFrame:
     pairs = [(agent_id, fixture_id) for agent_id, fixture_ids in new.items() for fixture_id in fixture_ids]
+    if not pairs:
+        return scores.clear()
     counted = pl.DataFrame(pairs, schema={"agent_id": pl.String, "fixture_id": pl.Int64}, orient="row")
     return scores.join(counted, on=["agent_id", "fixture_id"], how="semi", maintain_order="left")
 
 
-def _sums(scores: pl.DataFrame, agent_ids: Collection[str]) -> dict[str, Sums]:
+def _sums(scores: pl.DataFrame, agent_ids: Collection[str], known: pl.DataFrame | None) -> dict[str, Sums]:
+    """Sum the scores of every agent; ``known`` are their outcomes, if there are any."""
+    if scores.is_empty():
+        return {agent_id: pick(Sums, dict.fromkeys(Sums.__annotations__, 0)) for agent_id in agent_ids}
     decided = scores.group_by("agent_id").agg(decision_count=pl.len())
-    summed = outcomes(scores, tuple(agent_ids))
+    summed = outcomes(scores, tuple(agent_ids)) if known is None else known
     for other in (forecast_errors(scores), decided):
         summed = summed.join(other, on="agent_id", how="left")
     counted = pl.col("forecasts", "squared_error", "decision_count").fill_null(0)
@@ -170,15 +179,19 @@ def enter(
     ranked: bool = True,
     budget: Budget | None = None,
     origin_id: str | None = None,
-) -> bool:
-    """Store a run and commit to it; return whether it must be performed, because it is new, had failed or was removed.
+    payload: JobPayload | None = None,
+    lease_ms: int | None = None,
+) -> Job | None:
+    """Store a run, unless it is there and must not be performed again, and commit to it; with ``payload`` store its job too.
 
-    ``started`` is the payload of RUN_STARTED. Without ``budget`` the bytes of the run are not limited. ``origin_id`` is the
-    origin if the evidence does not name it exactly, as for a start of a competition.
+    With ``lease_ms`` the run also begins, and its job is returned: it is leased to the caller. ``started`` is the payload of
+    RUN_STARTED. Without ``budget`` the bytes of the run are not limited. ``origin_id`` is the origin if the evidence does not
+    name it exactly, as for a start of a competition.
     """
     run_id, binding = started["run_id"], started["binding"]
     row = {
         "run_id": run_id,
+        "status": RunStatus.QUEUED if lease_ms is None else RunStatus.RUNNING,
         "kind": started["kind"],
         "origin_id": origin_id or started["origin_id"],
         "source_mode": started["source_mode"],
@@ -191,7 +204,7 @@ def enter(
         "ranked": ranked,
     }
     if not runs.add(connection, row):
-        return False
+        return None
     if budget is not None:
         budget.require_room(connection, owner)
     log = StoredLogRows(connection, writing=True)
@@ -199,7 +212,14 @@ def enter(
     inputs, audits = inputs_hash(started), len(audited(started))
     index = commit(log, run_id, owner, inputs, binding["content_hash"], now_ms, sources=sources, audited=audits)
     runs.commit_to(connection, run_id, index)
-    return True
+    if payload is None:
+        return None
+    kind = f"live-{started['kind']}" if started["source_mode"] == "live" else started["kind"]
+    job_id = jobs.add(connection, kind, run_id, payload, now_ms, lease_ms)
+    if lease_ms is None:
+        return None
+    jobs.take_turn(connection, owner)
+    return Job(job_id, kind, run_id, payload, 1, commit_index=index)
 
 
 def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:

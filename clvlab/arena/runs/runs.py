@@ -40,7 +40,7 @@ from clvlab.runs.card import anchor_info, proof_card, verification_answer
 from clvlab.runs.inspector import decision_record
 from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
-from clvlab.store.runlog import RunLog
+from clvlab.store.runlog import StoredLogRows
 from clvlab.store.runs import Part as Part
 from clvlab.store.runs import RunRow, RunStatus
 from clvlab.store.tables import runs as run_table
@@ -92,7 +92,9 @@ class StoredRuns:
         Its checks come from the newest recorded verification, whose time is ``run.checked_ts_ms``; the seal is the first
         verification. Its anchor is the newest recorded one.
         """
-        row, anchor = self._row_and_anchor(run_id)
+        with self.database.read() as connection:
+            row, anchor = self._row_and_anchor(connection, run_id)
+            in_log = _standing(connection, row["commit_index"])
         checks = row["checks"] or _pending_checks(row["status"])
         if row["checks"]:
             check = self.anchoring.on_record(run_id, anchor, row["manifest_hash"])
@@ -105,42 +107,31 @@ class StoredRuns:
             "checks": cast("Checks", {name: checks[name]["verdict"] for name in CHECKS}),
             "check_details": cast("CheckDetails", {name: checks[name]["detail"] for name in CHECKS}),
             "anchor": anchor_info(anchor),
-            "log": self._standing(row["commit_index"]),
+            "log": in_log,
             "metrics": row["metrics"],
         }
 
-    def _standing(self, commit_index: int | None) -> LogStanding | None:
-        """Return a commitment's standing in the present log, as this store states it; bundles prove a part of it."""
-        if commit_index is None:
-            return None
-        with RunLog(self.database).read() as log:
-            return standing(log, commit_index).facts()
-
-    def _row_and_anchor(self, run_id: str) -> tuple[RunRow, Anchor]:
-        with self.database.read() as connection:
-            row = runs.row(connection, run_id)
-            anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
-        return require(row, run_id), anchor
+    def _row_and_anchor(self, connection: Connection, run_id: str) -> tuple[RunRow, Anchor]:
+        anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
+        return require(runs.row(connection, run_id), run_id), anchor
 
     def verify(self, run_id: str) -> VerifyResponse:
         """Recompute everything from the stored bytes, and record the verdicts outside the seal. Blocks.
 
         A run that is not sealed has ``verified`` false and ``recompute_error:not_sealed``.
         """
-        row, anchor = self._row_and_anchor(run_id)
-        if row["status"] != RunStatus.SEALED:
-            return self._unsealed_answer(run_id)
         with self.database.read() as connection:
-            run = runs.sealed_run(connection, run_id)
-            if run is None:
-                raise not_sealed(connection, run_id)
-            receipts = runs.receipt_lines(connection, run_id)
+            row, anchor = self._row_and_anchor(connection, run_id)
+            run, receipts = runs.sealed_run(connection, run_id), runs.receipt_lines(connection, run_id)
+        if run is None:
+            return self._unsealed_answer(run_id)
         fresh = verify(run, receipts)
         check = self.anchoring.judge(run_id, anchor, fresh.manifest_hash)
         stored, now = against_the_record(row, run, fresh), self.clock()
         self._note(row, stored, now)
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
-        card = proof_card(fresh, self._standing(row["commit_index"]))
+        with self.database.read() as connection:
+            card = proof_card(fresh, _standing(connection, row["commit_index"]))
         return verification_answer(fresh, {**card, "run": pick(RunInfo, {**row, "checked_ts_ms": now})})
 
     def _note(self, row: RunRow, found: Verification, now_ms: int) -> None:
@@ -170,8 +161,8 @@ class StoredRuns:
         }
 
     def inspect(self, run_id: str, seq: int) -> InspectorRecord:
-        self._row_and_anchor(run_id)
         with self.database.read() as connection:
+            require(runs.row(connection, run_id), run_id)
             event = runs.line(connection, run_id, Part.EVENTS, seq) if 1 <= seq <= SAFE_INTEGER else None
             score = runs.line(connection, run_id, Part.SCORES, seq - 1) if event else None
         if event is None or score is None:
@@ -183,8 +174,8 @@ class StoredRuns:
 
     def receipts(self, run_id: str, limit: int | None = None) -> Execution | None:
         """Return the first ``limit`` receipts of a run, ``None`` if it has no receipts; ``total`` counts all."""
-        self._row_and_anchor(run_id)
         with self.database.read() as connection:
+            require(runs.row(connection, run_id), run_id)
             total = runs.receipt_count(connection, run_id)
             lines = runs.receipt_lines(connection, run_id, limit)
         listed = [_receipt(line) for line in lines.splitlines()[:limit]]
@@ -228,6 +219,11 @@ def against_the_record(row: RunRow, run: SealedRun, fresh: Verification) -> Veri
         detail = f"the manifest has {run.manifest_hash}, but the seal recorded {bound or 'nothing'}"
         checks["manifest_bound"] = Check(Verdict.FAIL, detail)
     return replace(fresh, evidence_hash=sealed, verified=fresh.recomputed_evidence_hash == sealed, checks=checks)
+
+
+def _standing(connection: Connection, commit_index: int | None) -> LogStanding | None:
+    """Return a commitment's standing in the present log, as this store states it; bundles prove a part of it."""
+    return None if commit_index is None else standing(StoredLogRows(connection), commit_index).facts()
 
 
 def _receipt(line: bytes) -> dict[str, Any]:

@@ -88,13 +88,13 @@ async def run_backtest(
         async with pool.turn(wanted.run_id):
             inflight = pool.inflight(wanted.run_id)
             with nullcontext() if inflight else pool.place():
-                await run_in_threadpool(application.backtests.enter, wanted)
-                inflight = inflight or pool.submit(wanted.run_id, partial(application.jobs.settle, wanted.run_id))
+                await run_in_threadpool(application.backtests.enter, wanted, at_once=inflight is None and pool.is_free)
+                inflight = inflight or pool.submit(wanted.run_id, partial(application.backtests.settle, wanted))
         if not await wait_for(inflight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
             state = await run_in_threadpool(application.backtests.state, wanted)
             if state["status"] not in OVER:
                 return accepted_response(request, state, f"/backtests/{state['backtest_id']}", prefer)
-        await run_in_threadpool(application.backtests.settle, wanted)
+            await run_in_threadpool(application.backtests.settle, wanted)
     elif wanted.chosen:
         await run_in_threadpool(application.backtests.enter, wanted)  # from now on the key names this request
     return JSONResponse(wanted.answer)

@@ -218,7 +218,7 @@ async def start(
     async with pool.turn(competition_id):  # of concurrent starts all but the first find it running
         await run_in_threadpool(competitions.check_startable, principal, competition_id)
         with pool.place():
-            run_id = await run_in_threadpool(competitions.claim, principal, competition_id)
+            run_id = await run_in_threadpool(competitions.claim, principal, competition_id, at_once=pool.is_free)
             if await run_in_threadpool(competitions.is_live, competition_id):
                 started = await run_in_threadpool(competitions.start_response, competition_id)
                 return JSONResponse(started, 202, {"Location": f"/competitions/{competition_id}"})

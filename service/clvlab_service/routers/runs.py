@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 from pydantic import BeforeValidator
 
@@ -82,9 +83,9 @@ def runs(
 
 
 @cards.get("/{run_id}", operation_id="getRun", responses=problems(410, s404="Unknown run"))
-def card(run_id: str, application: ApplicationDep) -> ProofArtifactResponse:
+async def card(run_id: str, application: ApplicationDep) -> ProofArtifactResponse:
     """Read a proof card. It exists from the start of a run; checks are pending until the seal."""
-    return application.runs.card(run_id)
+    return await run_in_threadpool(application.runs.card, run_id)
 
 
 @router.get("/{run_id}/progress", operation_id="getProgress", responses=problems(s404="Unknown run"))
