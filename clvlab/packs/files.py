@@ -173,7 +173,8 @@ def lines_in(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[tup
             lines[0], tail = bytes(tail) + lines[0], bytearray()
         tail += last
         for number, line in enumerate(lines, ended + 1):
-            _check_line(name, number, line)
+            if len(line) >= MAX_LINE_BYTES:
+                _check_line(name, number, line)
             if line.strip():
                 yield number, line + b"\n"
         ended += len(lines)
