@@ -46,7 +46,7 @@ class PlainBook:
         full, levels = self.full.setdefault((key, side), {}), self.levels.setdefault((key, side), {})
         if name == f"at{side}":
             levels.clear()
-            full.update({price: size for price, size in deltas})
+            full.update(dict(deltas))
         elif levels or not any(full.values()):
             levels.update({level: price if size else None for level, price, size in deltas})
             full.clear()
