@@ -58,7 +58,7 @@ def _digests(tape: Tape, fixtures: pl.DataFrame) -> list[tuple[int, str]]:
         some.select(pl.min("start"), pl.max("end"), pl.min("series"), pl.sum("count")).fill_null(0).row(0)
     )
     numbers, *others = _columns(tape.rows.slice(first, last - first))
-    columns = list(map(memoryview, others))
+    columns = [column.data for column in others]
     names = [tape.series[name].slice(series, count) for name in ("market_key", "side")]
     sized = {text: struct.pack("<I", len(text.encode())) + text.encode() for each in names for text in each.unique()}
     heads = [sized[market] + sized[side] for market, side in zip(*names, strict=True)]
