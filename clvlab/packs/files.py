@@ -29,6 +29,8 @@ from clvlab.proof.canonical import canonical, sha256
 NO_PRICE = -1
 _FIXTURES_AT_ONCE = 6
 _ROWS_AT_ONCE = 16_384
+_FEW = 64  # more fixtures than this in so many rows are too small for the lock to be let go while they are hashed
+_NO_TICKS = "sha256:" + hashlib.sha256(struct.pack("<I", 0)).hexdigest()
 
 
 def fixture_digests(tape: Tape) -> dict[int, str]:
@@ -36,13 +38,14 @@ def fixture_digests(tape: Tape) -> dict[int, str]:
 
     The byte layout is in ``docs/reference/pack-format.md``.
     """
-    spans = tape.series.group_by("fixture_id").agg(
-        pl.first("start"), end=pl.first("start") + pl.sum("rows"), names=pl.concat_list("market_key", "side")
+    series = tape.series.with_row_index("series")
+    spans = series.group_by("fixture_id").agg(
+        pl.first("start", "series"), end=pl.first("start") + pl.sum("rows"), count=pl.len()
     )
     fixtures = tape.fixtures.select("fixture_id").join(spans, on="fixture_id", how="left", maintain_order="left")
     at_once = max(_FIXTURES_AT_ONCE, fixtures.height * _ROWS_AT_ONCE // max(tape.rows.height, 1))  # small ones take no time
     slices = list(fixtures.iter_slices(at_once))
-    if len(slices) < 2:
+    if len(slices) < 2 or at_once > _FEW:
         return dict(chain.from_iterable(map(partial(_digests, tape), slices)))
     with ThreadPoolExecutor() as pool:  # hashlib and Polars work outside the interpreter's lock
         return dict(chain.from_iterable(pool.map(partial(_digests, tape), slices)))
@@ -50,17 +53,25 @@ def fixture_digests(tape: Tape) -> dict[int, str]:
 
 def _digests(tape: Tape, fixtures: pl.DataFrame) -> list[tuple[int, str]]:
     """Digest a few neighbouring fixtures, so that no column is copied whole and converted values stay in the cache."""
-    first, last = fixtures.select(pl.min("start"), pl.max("end")).fill_null(0).row(0)
-    columns = _columns(tape.rows.slice(first, last - first))
+    some = fixtures.drop_nulls("start")
+    first, last, series, count = (
+        some.select(pl.min("start"), pl.max("end"), pl.min("series"), pl.sum("count")).fill_null(0).row(0)
+    )
+    numbers, *others = _columns(tape.rows.slice(first, last - first))
+    columns = [column.data for column in others]
+    names = [tape.series[name].slice(series, count) for name in ("market_key", "side")]
+    sized = {text: struct.pack("<I", len(text.encode())) + text.encode() for each in names for text in each.unique()}
+    heads = [sized[market] + sized[side] for market, side in zip(*names, strict=True)]
     digests = []
-    for fixture_id, start, end, names in fixtures.iter_rows():
-        hasher = hashlib.sha256(struct.pack("<I", len(names or ())))
-        for name in (text.encode() for series in names or () for text in series):
-            hasher.update(struct.pack("<I", len(name)) + name)
-        numbers, *others = (column[(start or first) - first : (end or first) - first] for column in columns)
-        hasher.update((numbers - numbers[:1]).data)  # series count from 0 within the fixture
-        for column in others:
-            hasher.update(column.data)
+    for fixture_id, start, own, end, n in fixtures.iter_rows():
+        if start is None:
+            digests.append((fixture_id, _NO_TICKS))
+            continue
+        hasher = hashlib.sha256(struct.pack("<I", n) + b"".join(heads[own - series : own - series + n]))
+        span = slice(start - first, end - first)
+        hasher.update(numbers[span] - numbers[span.start])  # series count from 0 within the fixture
+        for column in columns:
+            hasher.update(column[span])
         digests.append((fixture_id, "sha256:" + hasher.hexdigest()))
     return digests
 
@@ -162,7 +173,8 @@ def lines_in(file: BufferedIOBase, name: str, packed_bytes: int) -> Iterator[tup
             lines[0], tail = bytes(tail) + lines[0], bytearray()
         tail += last
         for number, line in enumerate(lines, ended + 1):
-            _check_line(name, number, line)
+            if len(line) >= MAX_LINE_BYTES:
+                _check_line(name, number, line)
             if line.strip():
                 yield number, line + b"\n"
         ended += len(lines)

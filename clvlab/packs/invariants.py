@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from clvlab.errors import PackFormatError
@@ -35,33 +37,32 @@ def check_order(tape: Tape, pack_id: str) -> None:
 
 def check(tape: Tape) -> None:
     """Refuse ticks that break a rule of the pack format; the error names the first broken rule and a row."""
-    named = tape.series.with_row_index("series").select(
-        "series", "fixture_id", "market_key", "side", "start", "market_start", "side_no", "n_sides", series_rows="rows"
-    )
-    refuse(named, _name_rules())
-    rows = tape.rows.with_row_index("row").join(named, on="series", maintain_order="left")
-    refuse(rows, _row_rules())
+    refuse(tape.series, _name_rules())
+    names = tape.series.with_row_index("series").select("series", "fixture_id", "market_key", "side")
+    refuse(tape.rows, _row_rules(), names)
 
     # All sides of a market have a row in each of its messages, at the same offset.
-    first = rows["market_start"] + rows["row"] - rows["start"]
-    same = {column: rows[column] == rows[column].gather(first) for column in ("tick_seq", "ts_ms", "in_running", "suspended")}
-    refuse(
-        rows.with_columns(pl.Series(f"same_{column}", equal) for column, equal in same.items()),
-        {f"the sides of a message must agree on {column}": ~pl.col(f"same_{column}") for column in same},
-    )
-    refuse(_messages(rows), _message_rules())
+    length, start, market_start = (tape.series[name].to_numpy() for name in ("rows", "start", "market_start"))
+    first = np.arange(tape.rows.height) - np.repeat(start - market_start, length)
+    shared = {name: tape.rows[name].to_numpy() for name in ("tick_seq", "ts_ms", "in_running", "suspended")}
+    differs = {name: values != values[first] for name, values in shared.items()}
+    if any(found.any() for found in differs.values()):
+        rules = {f"the sides of a message must agree on {name}": pl.col(f"not_same_{name}") for name in differs}
+        refuse(tape.rows.with_columns(**{f"not_same_{name}": found for name, found in differs.items()}), rules, names)
+    refuse(_messages(tape, first), _message_rules(), names.drop("side"))
 
 
 def _name_rules() -> dict[str, pl.Expr]:
     name = pl.col("market_key", "side")
-    size = pl.col("series_rows")
+    size = pl.col("rows")
     return {
         "market_key and side must not be null": pl.any_horizontal(name.is_null()),
         f"market_key and side must have 1 to {MAX_NAME_BYTES} bytes and no control character": pl.any_horizontal(
             name_is_wrong("market_key", "side")
         ),
         "a market must have at least two sides": pl.col("n_sides") < 2,
-        "every message of a market must write one row per side": size != size.first().over("fixture_id", "market_key"),
+        "every message of a market must write one row per side": size
+        != size.gather(pl.int_range(pl.len()) - pl.col("side_no")),
     }
 
 
@@ -80,30 +81,40 @@ def _row_rules() -> dict[str, pl.Expr]:
     }
 
 
-def _messages(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per message, in order of (fixture_id, tick_seq), with its market's sum and number of priced sides."""
-    # Rows of one message are adjacent once sorted by market and position.
-    position = pl.col("row") - pl.col("start")
-    return (
-        rows.lazy()
-        .select(
-            "fixture_id", "market_start", "market_key", "n_sides", "tick_seq", "ts_ms", "suspended", "prob_bps", at=position
-        )
-        .group_by("market_start", "at")
-        .agg(
-            pl.first("fixture_id", "market_key", "n_sides", "tick_seq", "ts_ms", "suspended"),
-            priced=pl.col("prob_bps").count(),
-            total=pl.col("prob_bps").cast(pl.Int64).sum(),
-        )
-        .sort("fixture_id", "tick_seq", "market_key")
-        .collect(engine="in-memory")
+def _messages(tape: Tape, first: npt.NDArray[np.int64]) -> pl.DataFrame:
+    """Return one row per message, in order of (fixture_id, tick_seq), with its market's sum and number of priced sides.
+
+    ``first`` is the row of the first side of each row's message.
+    """
+    series = tape.series.with_row_index("series").with_columns(fixture=pl.col("fixture_id").rle_id())
+    markets = series.filter(pl.col("side_no") == 0)
+    number, fixture, n_sides = (
+        np.repeat(markets[name].to_numpy(), markets["rows"].to_numpy()) for name in ("series", "fixture", "n_sides")
     )
+    is_first = np.repeat((series["side_no"] == 0).to_numpy(), series["rows"].to_numpy())
+    prob = tape.rows["prob_bps"]
+    lacking, total = (
+        np.bincount(rows, weights, minlength=len(first))[is_first].astype(np.int64)
+        for rows, weights in ((first[prob.is_null().to_numpy()], None), (first, prob.fill_null(0).to_numpy()))
+    )
+    rows = tape.rows.select("tick_seq", "ts_ms", "suspended").filter(is_first)
+    order = _order(fixture, rows["tick_seq"].to_numpy())
+    return rows.with_columns(series=number, fixture=fixture, priced=n_sides - lacking, lacking=lacking, total=total)[order]
+
+
+def _order(fixture: npt.NDArray[np.uint32], tick_seq: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Return the order of messages by fixture and tick; ticks that count 0, 1, 2, ... have their places without a sort."""
+    count = np.bincount(fixture, minlength=1)
+    order = np.full(len(fixture), -1)
+    if ((tick_seq >= 0) & (tick_seq < count[fixture])).all():
+        order[(np.cumsum(count) - count)[fixture] + tick_seq] = np.arange(len(fixture))
+    return order if (order >= 0).all() else np.lexsort((tick_seq, fixture))
 
 
 def _message_rules() -> dict[str, pl.Expr]:
-    same_fixture = pl.col("fixture_id") == pl.col("fixture_id").shift(1)
+    same_fixture = pl.col("fixture") == pl.col("fixture").shift(1)
     expected_seq = pl.when(same_fixture).then(pl.col("tick_seq").shift(1) + 1).otherwise(0)
-    full = pl.col("priced") == pl.col("n_sides")
+    full = pl.col("lacking") == 0
     return {
         "a tick must have one market, and ticks of a fixture must count 0, 1, 2, ...": pl.col("tick_seq")
         != expected_seq.fill_null(0),
@@ -114,12 +125,13 @@ def _message_rules() -> dict[str, pl.Expr]:
     }
 
 
-def refuse(frame: pl.DataFrame, rules: dict[str, pl.Expr]) -> None:
-    """Raise ``PackFormatError`` for the first rule that a row breaks, with that row."""
+def refuse(frame: pl.DataFrame, rules: dict[str, pl.Expr], names: pl.DataFrame | None = None) -> None:
+    """Raise ``PackFormatError`` for the first rule that a row breaks, with that row; ``names`` adds columns by ``series``."""
     broken = frame.select(rule.any().alias(text) for text, rule in rules.items())
     for text, rule in rules.items():
         if broken[text].item():
             bad = frame.filter(rule)
+            first = bad.head(1) if names is None else bad.head(1).join(names, on="series")
             columns = ("fixture_id", "market_key", "side", "book", "tick_seq", "ts_ms", "prob_bps", "odds_milli", "total")
-            row = bad.select(column for column in columns if column in bad.columns).row(0, named=True)
+            row = first.select(column for column in columns if column in first.columns).row(0, named=True)
             raise PackFormatError(f"{text}: {bad.height} row(s), the first is {row}")

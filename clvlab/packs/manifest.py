@@ -189,10 +189,11 @@ class PackManifest(_Model):
 
     @property
     def content(self) -> dict[str, object]:
-        own = self.model_dump(mode="json", exclude=set(_FILES))
+        own = self.model_copy(update={"fixtures": ()}).model_dump(mode="json", exclude=set(_FILES))
         if own["capture"] is not None:
             own["capture"]["gaps"] = [_without_defaults(gap) for gap in own["capture"]["gaps"]]
-        return _without_defaults(own | {"fixtures": [_without_defaults(fixture) for fixture in own["fixtures"]]})
+        fixtures = [_without_defaults(vars(fixture)) for fixture in self.fixtures]  # plain values, which need no dump
+        return _without_defaults(own | {"fixtures": fixtures})
 
 
 _OPTIONAL = (
@@ -204,7 +205,7 @@ _FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_
 
 def _without_defaults(own: Mapping[str, object]) -> dict[str, object]:
     """Leave out optional fields that are ``None``."""
-    return {key: value for key, value in own.items() if key not in _OPTIONAL or value is not None}
+    return {key: value for key, value in own.items() if value is not None or key not in _OPTIONAL}
 
 
 def pack_files(manifest: PackManifest) -> list[str]:

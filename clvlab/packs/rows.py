@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 import polars as pl
@@ -28,17 +30,42 @@ def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFram
     PackFormatError
         The ticks can't be read, or have other dtypes.
     """
+    with _readable(file, where):
+        rows = file.with_columns(series=_NUMBER).select(*ROWS).collect(engine="streaming")
+        first = _starts(rows["series"]).implode()
+        starts = file.with_row_index("start").filter(pl.col("start").is_in(first)).select(*_NAMES, "start")
+        return rows, series_table(starts.collect(engine="streaming").sort("start"), rows.height)
+
+
+def read_stored(file: pl.LazyFrame, where: str) -> pl.DataFrame:
+    """Return ``STORED`` ticks, with the names of every row; raises as ``read_rows``."""
+    with _readable(file, where):
+        return file.select(*STORED).collect(engine="streaming")
+
+
+def numbered(stored: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return ``ROWS`` and ``SERIES`` of ordered ``STORED`` ticks, as ``read_rows`` does of a file."""
+    rows = stored.select(_NUMBER.alias("series"), *(name for name in ROWS if name != "series")).rechunk()
+    start = _starts(rows["series"])
+    return rows, series_table(stored.select(_NAMES)[start].with_columns(start=start), rows.height)
+
+
+_NUMBER = pl.struct("fixture_id", "series").rle_id()
+
+
+def _starts(series: pl.Series) -> pl.Series:
+    length = series.rle().struct.field("len")
+    return length.cum_sum() - length
+
+
+@contextmanager
+def _readable(file: pl.LazyFrame, where: str) -> Iterator[None]:
     try:
         schema = file.select(*STORED).collect_schema()
         wrong = [f"{name} is {schema[name]}, not {dtype}" for name, dtype in STORED.items() if schema[name] != dtype]
         if wrong:
             raise PackFormatError(f"{where!r} has wrong dtypes: {'; '.join(wrong)}")
-        number = pl.struct("fixture_id", "series").rle_id()
-        rows = file.with_columns(series=number).select(*ROWS).collect(engine="streaming")
-        length = rows["series"].rle().struct.field("len")
-        first = (length.cum_sum() - length).implode()
-        starts = file.with_row_index("start").filter(pl.col("start").is_in(first)).select(*_NAMES, "start")
-        return rows, series_table(starts.collect(engine="streaming").sort("start"), rows.height)
+        yield
     except (pl.exceptions.PolarsError, OSError) as error:
         raise PackFormatError(f"{where!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
 

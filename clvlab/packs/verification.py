@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import polars as pl
 
 from clvlab.errors import PackFormatError, PackTamperedError
-from clvlab.law.schema import BOOK_ROWS
-from clvlab.law.tape import ROWS, Tape
+from clvlab.law.schema import BOOK_ROWS, FIXTURES
+from clvlab.law.tape import Binding, Tape
 from clvlab.packs import invariants
 from clvlab.packs.books import at_their_times, book_digests, check_books
 from clvlab.packs.files import content_digest, fixture_digests
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture
 from clvlab.packs.reader import Pack, load_pack, shards_of
-from clvlab.packs.rows import read_rows, results_digest
+from clvlab.packs.rows import STORED, numbered, read_stored, results_digest
+
+_AT_ONCE = 2  # shards in memory, so that one is read while the rules of another are checked
 
 
 def _untold(done: int, of: int) -> None:
@@ -51,20 +55,27 @@ def verified(pack: Pack, progress: Callable[[int, int], None] = _untold) -> Pack
 
 
 def _check_ticks(pack: Pack, progress: Callable[[int, int], None]) -> None:
-    """Check the rows of each shard in order; the last shard must have all remaining rows."""
+    """Check the rows of each shard, two at once, and tell of them in order; the last shard must have all remaining rows."""
     shards = list(shards_of(pack.manifest.fixtures))
-    start, total = 0, sum(fixture.rows for fixture in pack.manifest.fixtures)
-    for number, shard in enumerate(shards, start=1):
-        rows = None if number == len(shards) else max(0, sum(fixture.rows for fixture in shard))
-        _check_shard(pack, shard, start, rows)
-        start += rows or 0
-        progress(total if rows is None else start, total)
+    sizes = [max(0, sum(fixture.rows for fixture in shard)) for shard in shards]
+    starts, total = [0, *accumulate(sizes[:-1])], sum(fixture.rows for fixture in pack.manifest.fixtures)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        checks = [pool.submit(_check_shard, pack, *each) for each in zip(shards, starts, [*sizes[:-1], None], strict=True)]
+        try:
+            for check, end in zip(checks, [*starts[1:], total], strict=True):
+                check.result()
+                progress(end, total)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | None) -> None:
     path = pack.folder / TICKS_FILE
-    ticks = pl.scan_parquet(path, glob=False).slice(start, count)
-    tape = pack.tape_of(tuple(fixture.fixture_id for fixture in shard), *read_rows(ticks, str(path)))
+    file = pl.scan_parquet(path, glob=False)
+    stored = read_stored(file.slice(start, count), str(path))
+    ids = tuple(fixture.fixture_id for fixture in shard)
+    kickoffs = pl.DataFrame([(one.fixture_id, one.kickoff_ts_ms) for one in shard], schema=FIXTURES, orient="row")
+    tape = Tape(Binding(pack.pack_id, ids, pack.content_hash), *numbered(stored), kickoffs)
     invariants.check_order(tape, pack.pack_id)
     sizes = dict(tape.series.group_by("fixture_id").agg(pl.col("rows").sum()).iter_rows())
     for fixture in shard:
@@ -73,13 +84,16 @@ def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | 
             raise PackTamperedError(f"rows of fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.rows), str(rows))
     if sizes:  # against all rows of this shard's fixtures
         raise PackFormatError(f"ticks of fixture {min(sizes)}, which {pack.pack_id!r} does not declare")
-    _check_every_row(pack, tape, start, count)
+    found = file.collect_schema().names()
+    if set(found) != {*STORED}:
+        raise PackFormatError(f"{str(path)!r} has the columns {found}, not those of the format")
+    _check_names(stored, tape, str(path))
     invariants.check(tape)
     digests = fixture_digests(tape)
     for fixture in shard:
-        found = digests[fixture.fixture_id]
-        if found != fixture.digest:
-            raise PackTamperedError(f"fixture {fixture.fixture_id} of {pack.pack_id!r}", str(fixture.digest), found)
+        if fixture.digest != digests[fixture.fixture_id]:
+            what = f"fixture {fixture.fixture_id} of {pack.pack_id!r}"
+            raise PackTamperedError(what, str(fixture.digest), digests[fixture.fixture_id])
 
 
 def _check_books(pack: Pack) -> None:
@@ -105,17 +119,15 @@ def _check_books(pack: Pack) -> None:
         raise PackTamperedError(f"names of the books of {pack.pack_id!r}", ", ".join(pack.books), ", ".join(sorted(names)))
 
 
-def _check_every_row(pack: Pack, tape: Tape, start: int, count: int | None) -> None:
-    """Compare names and series numbers of all rows with the tape, which took them from first rows only."""
-    path = pack.folder / TICKS_FILE
-    columns = ["fixture_id", "market_key", "side", "series"]
-    file = pl.scan_parquet(path, glob=False)
-    found = file.collect_schema().names()
-    if set(found) != {*columns, *ROWS}:
-        raise PackFormatError(f"{str(path)!r} has the columns {found}, not those of the format")
-    stored = file.select(columns).slice(start, count).collect(engine="streaming")
-    within = pl.int_range(pl.len()).over("fixture_id").cast(pl.UInt32).alias("series")
-    named = tape.series.with_columns(within)
-    for column in columns:
-        if not stored[column].equals(named[column].gather(tape.rows["series"])):
-            raise PackFormatError(f"{column} of {str(path)!r} changes inside a series")
+def _check_names(stored: pl.DataFrame, tape: Tape, where: str) -> None:
+    """Compare names of all rows, and the series' numbers, with the tape, which took them from first rows only."""
+    first, series = tape.series["start"], tape.rows["series"]
+    names = ("market_key", "side")
+    changes = stored.select(pl.col(names).ne_missing(pl.col(names).shift())).with_columns(first=series != series.shift())
+    within = tape.series.select(pl.int_range(pl.len()).over("fixture_id").cast(pl.UInt32)).to_series()
+    for column, found in (
+        *((name, (changes[name] & ~changes["first"]).any()) for name in names),
+        ("series", not stored["series"][first].equals(within)),
+    ):
+        if found:
+            raise PackFormatError(f"{column} of {where!r} changes inside a series")

@@ -121,9 +121,10 @@ def with_sound_times(messages: Iterable[tuple[T, int | None]]) -> Iterator[tuple
         message, ts_ms = ahead.popleft()
         if ts_ms is None:
             return message, None
-        after = [later_ms for _, later_ms in ahead if later_ms is not None]
-        if (last_ms is None or ts_ms - last_ms > _JUMP_MS) and _is_contradicted(ts_ms, last_ms, [ts_ms, *after], 0):
-            return message, min(after) if last_ms is None else last_ms
+        if last_ms is None or ts_ms - last_ms > _JUMP_MS:
+            after = [later_ms for _, later_ms in ahead if later_ms is not None]
+            if _is_contradicted(ts_ms, last_ms, [ts_ms, *after], 0):
+                return message, min(after) if last_ms is None else last_ms
         last_ms = ts_ms if last_ms is None else max(last_ms, ts_ms)
         return message, ts_ms
 

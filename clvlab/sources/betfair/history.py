@@ -149,7 +149,8 @@ class MarketFile:
     def _apply(self, message: StreamMessage, ts_ms: int | None) -> None:
         if message.get("op") != "mcm" or ts_ms is None:
             raise ValueError(f"no market change message: {str(message)[:80]}")
-        self.account.note(JUMPED, int(ts_ms != message["pt"]))
+        if ts_ms != message["pt"]:
+            self.account.note(JUMPED)
         if not self._last_ms <= ts_ms <= LAST_MS:
             raise ValueError(f"pt {ts_ms} is before the message above, {self._last_ms}, or no time")
         for change in message.get("mc", ()):

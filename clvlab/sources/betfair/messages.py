@@ -7,6 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -87,25 +88,31 @@ class Ladder:
     best: float | None = None
 
     def change(self, deltas: Iterable[list[float]]) -> None:
-        """Apply [price, size] deltas; size 0 deletes."""
-        sizes, best, lost = self.sizes, self.best, False
+        """Apply [price, size] deltas of the full ladder; size 0 deletes."""
+        if self.levels:
+            self.levels.clear()
+        sizes, best, is_back, is_lost = self.sizes, self.best, self.is_back, False
         for price, size in deltas:
-            if size:
-                sizes[price] = size
-                if best is None or (price > best if self.is_back else price < best):
-                    best = price
-            else:
-                sizes.pop(price, None)
-                lost = lost or price == best
-        if lost and best not in sizes:
-            best = (max if self.is_back else min)(sizes, default=None)
+            if not size:
+                if sizes.pop(price, None) and price == best:
+                    is_lost = True
+                continue
+            sizes[price] = size
+            if best is None or (price > best if is_back else price < best):
+                best, is_lost = price, False
+            elif price == best:
+                is_lost = False
+        if is_lost:
+            best = (max if is_back else min)(sizes, default=None)
         self.best = best
 
-    def change_levels(self, deltas: Iterable[list[float]]) -> None:
-        """Apply [level, price, size] deltas; size 0 empties the level."""
-        for level, price, size in deltas:
+    def change_best(self, delta: Mapping[str, Any], best: str, virtual: str) -> None:
+        """Apply [level, price, size] deltas of the best or else the virtual best offers; size 0 empties the level."""
+        name = best if best in delta else virtual
+        if name not in delta or (self.sizes and not self.levels):
+            return
+        for level, price, size in delta[name]:
             if size:
-                self.change([[price, size]])
                 self.levels[int(level)] = price
             else:
                 self.levels.pop(int(level), None)
@@ -124,35 +131,42 @@ class Runner:
     lay: Ladder = field(default_factory=lambda: Ladder(is_back=False))
     last_traded: float | None = None
 
-    def change(self, delta: Mapping[str, Any]) -> None:
-        """Apply one ``rc`` entry: full ladders if present, else the best levels, else virtual best levels."""
-        for ladder, full, best, virtual in ((self.back, "atb", "batb", "bdatb"), (self.lay, "atl", "batl", "bdatl")):
-            if full in delta:
-                ladder.levels.clear()
-                ladder.change(delta[full])
-            elif best in delta and (ladder.levels or not ladder.sizes):
-                ladder.change_levels(delta[best])
-            elif virtual in delta and best not in delta and (ladder.levels or not ladder.sizes):
-                ladder.change_levels(delta[virtual])
+    def change(self, delta: Mapping[str, Any]) -> bool:
+        """Apply one ``rc`` entry, and return whether the prices may differ.
+
+        It has full ladders, or else the best levels, or else the virtual best levels.
+        """
+        back, lay, last_traded = self.back, self.lay, self.last_traded
+        before = back.best, lay.best
+        if "atb" in delta:
+            back.change(delta["atb"])
+        else:
+            back.change_best(delta, "batb", "bdatb")
+        if "atl" in delta:
+            lay.change(delta["atl"])
+        else:
+            lay.change_best(delta, "batl", "bdatl")
         if delta.get("ltp"):
             self.last_traded = float(delta["ltp"])
+        return (back.best, lay.best) != before or self.last_traded != last_traded
 
-    def prices(self) -> tuple[int, int, int]:
-        """Return the probability in ``PROB_UNIT`` and odds x 1000 for and against the runner; -1 without a price.
 
-        The probability comes from the mid of best back and lay. If an offer is missing or the two are far apart, it comes from
-        the last traded price.
-        """
-        back, lay = self.back.best, self.lay.best
-        if back is not None and lay is not None and 1 / back - 1 / lay <= _MAX_SPREAD:
-            prob = (1 / back + 1 / lay) / 2
-        else:
-            prob = -1.0 if self.last_traded is None else 1 / self.last_traded
-        return (
-            round(prob * PROB_UNIT) if 0.0 < prob < 1.0 else -1,
-            -1 if back is None else round(back * 1000),
-            -1 if lay is None else round(lay / (lay - 1) * 1000),
-        )
+@lru_cache(maxsize=1 << 14)
+def prices(back: float | None, lay: float | None, last_traded: float | None) -> tuple[int, int, int]:
+    """Return the probability in ``PROB_UNIT`` and odds x 1000 for and against a runner; -1 without a price.
+
+    The probability comes from the mid of best back and lay. If an offer is missing or the two are far apart, it comes from
+    the last traded price.
+    """
+    if back is not None and lay is not None and 1 / back - 1 / lay <= _MAX_SPREAD:
+        prob = (1 / back + 1 / lay) / 2
+    else:
+        prob = -1.0 if last_traded is None else 1 / last_traded
+    return (
+        round(prob * PROB_UNIT) if 0.0 < prob < 1.0 else -1,
+        -1 if back is None else round(back * 1000),
+        -1 if lay is None else round(lay / (lay - 1) * 1000),
+    )
 
 
 Column = npt.NDArray[np.int64]
@@ -160,7 +174,7 @@ Column = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class States:
-    """A market at each time; ``prices`` (see ``Runner.prices``) and ``active`` have a column per runner."""
+    """A market at each time; ``prices`` (see ``prices``) and ``active`` have a column per runner."""
 
     ts_ms: array[int] = field(default_factory=lambda: array("q"))
     open: bytearray = field(default_factory=bytearray)
@@ -270,14 +284,14 @@ class MarketBook:
                 self._price(runner)
         for key, delta in deltas:
             runner = self.runners[key]
-            runner.change(delta)
-            self._price(runner)
+            if runner.change(delta):
+                self._price(runner)
         self.states.put(ts_ms, self.now)
 
     def _price(self, runner: Runner) -> None:
         prob, odds_milli, no_odds_milli = self.now.prices
         n = runner.number
-        prob[n], odds_milli[n], no_odds_milli[n] = runner.prices()
+        prob[n], odds_milli[n], no_odds_milli[n] = prices(runner.back.best, runner.lay.best, runner.last_traded)
 
     def _define(self, definition: MarketDefinition, named: Mapping[str, RunnerDefinition], ts_ms: int) -> None:
         before = self.definition
@@ -332,13 +346,21 @@ def _checked_deltas(deltas: Iterable[Mapping[str, Any]], known: Set[str]) -> lis
     """Return changes by runner key; unknown runners and invalid offers are refused."""
     found = []
     for delta in deltas:
-        key = _key(delta)
+        key = _key(delta) if delta.get("hc") else str(delta["id"])
         if key not in known:
             raise KeyError(key)
         for name, offers in delta.items():
             if name in _LEVELS:
+                is_full = not _LEVELS[name]
                 for offer in offers:
-                    _check_offer(name, offer)
+                    if not (  # most offers are sound, which is seen here without a call
+                        is_full
+                        and type(offer) is list
+                        and len(offer) == 2
+                        and type(offer[0]) is float
+                        and (not offer[1] or (1.0 < offer[0] <= _MAX_PRICE and offer[1] > 0))
+                    ):
+                        _check_offer(name, offer)
         if delta.get("ltp") and not 1.0 < delta["ltp"] <= _MAX_PRICE:
             raise ValueError(f"a last traded price of {delta['ltp']} is not a valid price")
         found.append((key, delta))
