@@ -62,8 +62,8 @@ class _ScoredRows:
         if several or any(column.null_count() for column in named) or (named["action"] != Action.BACK).any():
             return None
         # Sides are compared with those before, as agents mostly decide side by side: texts of few rows are looked up.
-        fixture, market, side = (named[name].ne_missing(named[name].shift()) for name in _SIDE)
-        begins = fixture | market | side
+        another = pl.any_horizontal(pl.col(name) != pl.col(name).shift() for name in _SIDE)
+        begins = named.select(another.fill_null(value=True)).to_series()  # null at the first row alone
         series = named.filter(begins).join(self.names, on=_SIDE, how="left", maintain_order="left")["series"]
         if series.null_count():
             return None
