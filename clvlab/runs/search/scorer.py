@@ -15,7 +15,7 @@ from clvlab.agents.isolation.agent import IsolatedAgent
 from clvlab.agents.template import Params
 from clvlab.base.parallel import Work, parallel_map
 from clvlab.engine.agent import Agent, ProcessAgent, decided_over, decisions_of, register, seen_by
-from clvlab.engine.replay import confidence_ppm, locate, market_rows, runs, taken
+from clvlab.engine.replay import confidence_ppm, locate, market_rows
 from clvlab.law.actions import check_decisions
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.clv import scores
@@ -67,7 +67,8 @@ class _ScoredRows:
         series = named.filter(begins).join(self.names, on=_SIDE, how="left", maintain_order="left")["series"]
         if series.null_count():
             return None
-        key = (taken(series, runs(begins)).cast(pl.Int64) * 2**32 + named["tick_seq"]).to_numpy()
+        number = series.to_numpy().astype(np.int64)[np.cumsum(begins.to_numpy()) - 1]
+        key = number * 2**32 + named["tick_seq"].to_numpy()
         row = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
         place = self.place[row]
         if (self.key[row] != key).any() or (place == _UNSCORED).any():
@@ -131,7 +132,7 @@ class Scorer:
         for size in _slices(tape.series):
             rows = tape.rows.slice(first, size).select("tick_seq", "series", row=pl.int_range(first, first + size))
             backs = rows.hstack(names.select(_SIDE)[rows["series"]]).drop("series").with_columns(**constant)
-            message = taken(tape.rows["tick_seq"], market_rows(tape, backs)["market_row"])
+            message = tape.rows["tick_seq"].gather(market_rows(tape, backs)["market_row"])
             backs = backs.filter(message == backs["tick_seq"])
             found = self._scores(backs, "row").filter(counted() | without_close())
             place[backs["row"]] = _UNCOUNTED
