@@ -99,7 +99,10 @@ class Strategy:
         SchemaError
             The rule returned something other than a frame, or a required column is missing or of another dtype.
         """
-        seen = (_ticks(tape, self.markets), *([_ticks_by_book(tape, self.markets)] if self.books else []))
+        return self._over(_ticks(tape, self.markets), tape)
+
+    def _over(self, ticks: pl.LazyFrame, tape: Tape) -> pl.DataFrame:
+        seen = (ticks, *([_ticks_by_book(tape, self.markets)] if self.books else []))
         decided = self.rule(*seen, **self.params)
         if not isinstance(decided, pl.DataFrame | pl.LazyFrame):
             own = type(decided)
@@ -111,9 +114,9 @@ class Strategy:
             raise SchemaError(
                 f"{self.agent_id} returned decisions without {', '.join(missing)}: they need {', '.join(_NAMED)}; {_EXAMPLE}"
             )
-        for column in columns:
+        for column in [column for column in columns if column not in {*DECISIONS, *_BASE_COLUMNS}]:
             meant = get_close_matches(column, DECISIONS, 1, cutoff=0.8)
-            if meant and column not in {*DECISIONS, *_BASE_COLUMNS} and meant[0] not in columns:
+            if meant and meant[0] not in columns:
                 raise SchemaError(f"{self.agent_id} returned a column {column!r}: is {meant[0]!r} meant? If not, rename it")
         # The rule may have kept other columns of the ticks, such as names. They are never read.
         kept = decided.lazy().select(column for column in columns if column in DECISIONS).collect(engine="in-memory")
@@ -236,8 +239,33 @@ def _defaults(rule: Rule, count: int) -> Params:
 
 def _ticks(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
     """Return ``TICKS`` of some markets with ``series`` and facts of the fixtures, in order of (series, tick_seq)."""
+    return _timed(_named_ticks(tape, markets)).select(*_BASE_COLUMNS)
+
+
+def _named_ticks(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:
     series = _known(tape, in_markets(tape, markets).select("series", "fixture_id", "market_key", "side"))
-    return _timed(tape.rows.lazy().join(series.lazy(), on="series", maintain_order="left")).select(*_BASE_COLUMNS)
+    return tape.rows.lazy().join(series.lazy(), on="series", maintain_order="left")
+
+
+@dataclass
+class RepeatedTape:
+    """A tape about which a strategy is asked with several parameters. From the second time on its named ticks are in memory.
+
+    They are named each time if there are more than ``most_rows``. A row takes about 150 bytes.
+    """
+
+    tape: Tape
+    most_rows: int
+    _asked: bool = False
+    _named: pl.LazyFrame | None = None
+
+    def decide(self, strategy: Strategy) -> pl.DataFrame:
+        named = _named_ticks(self.tape, strategy.markets) if self._named is None else self._named
+        if self._asked and self._named is None and self.tape.rows.height <= self.most_rows:
+            named = self._named = named.collect(engine="in-memory").lazy()
+        self._asked = True
+        # Polars divides one row otherwise than several in the last bit: times are computed after the rule's filters, as ever.
+        return strategy._over(_timed(named).select(*_BASE_COLUMNS), self.tape)  # noqa: SLF001  of this module
 
 
 def _ticks_by_book(tape: Tape, markets: tuple[str, ...]) -> pl.LazyFrame:

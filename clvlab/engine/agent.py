@@ -166,6 +166,11 @@ def decisions_of(agent: Agent, tape: Tape) -> pl.DataFrame:
 
 def unchecked_decisions(agent: Agent, tape: Tape) -> pl.DataFrame:
     """Return an agent's decisions with the types of ``DECISIONS``; ``AgentError`` if it needs books that the tape lacks."""
+    return decided_over(agent, seen_by(agent, tape))
+
+
+def seen_by(agent: Agent, tape: Tape) -> Tape:
+    """Return a tape as an agent sees it; ``AgentError`` if it needs books that the tape lacks."""
     fixtures, asks = tape.fixtures if tape.announced is None else tape.announced, agent.identity.asks_for_books
     if asks and tape.books is None:
         raise AgentError(
@@ -174,11 +179,15 @@ def unchecked_decisions(agent: Agent, tape: Tape) -> pl.DataFrame:
         )
     # Frames are cloned, so an agent can't change the prices that score it.
     # Agents see announced kickoffs only, because a kickoff that became known later would reveal the end of the window.
-    own = replace(
+    return replace(
         tape, rows=tape.rows.clone(), series=tape.series.clone(), fixtures=fixtures.clone(), announced=None,
         books=tape.books if asks else None,
     )  # fmt: skip
-    decided: object = agent.decide(own)
+
+
+def decided_over(agent: Agent, seen: Tape) -> pl.DataFrame:
+    """Return an agent's decisions over a tape as it sees it, with the types of ``DECISIONS``."""
+    decided: object = agent.decide(seen)
     if not isinstance(decided, pl.DataFrame):
         raise DecisionError(f"an agent must return a polars DataFrame, not {type(decided).__name__}")
     return conform(decided, DECISIONS, "DECISIONS")

@@ -102,12 +102,14 @@ FIXTURE_SUMS: Schema = {**_SUMS, "gone": pl.Int64}
 
 def fixture_sums(scores: pl.DataFrame) -> pl.DataFrame:
     """Return ``FIXTURE_SUMS``, sorted by fixture, of ``SCORES`` with ``at_close``."""
-    gone = scores.filter(without_close()).group_by("fixture_id").agg(gone=pl.len().cast(pl.Int64))
-    found = summed(scores.filter(counted())).join(gone, on="fixture_id", how="full", coalesce=True)
-    return found.select(pl.col(*FIXTURE_SUMS).fill_null(0)).sort("fixture_id")
+    kept, gone = scores.filter(counted()), scores.filter(without_close())["fixture_id"]
+    fixtures = kept["fixture_id"].append(gone).unique().sort()
+    counts = np.bincount(fixtures.search_sorted(gone).to_numpy(), minlength=fixtures.len())
+    return summed(kept, fixtures).hstack([pl.Series("gone", counts, pl.Int64)])
 
 
-def summed(scores: pl.DataFrame) -> pl.DataFrame:
+def summed(scores: pl.DataFrame, fixtures: pl.Series | None = None) -> pl.DataFrame:
+    """Return the sums of some fixtures in order, by default of those in ``scores``."""
     rows = scores.select(
         "fixture_id",
         *(
@@ -116,7 +118,7 @@ def summed(scores: pl.DataFrame) -> pl.DataFrame:
             for part, value in (("sums", one.value), ("lowest", one.lowest), ("highest", one.highest))
         ),
     )
-    fixtures = rows["fixture_id"].unique().sort()
+    fixtures = rows["fixture_id"].unique().sort() if fixtures is None else fixtures
     place, found = fixtures.search_sorted(rows["fixture_id"]).to_numpy(), {"fixture_id": fixtures}
     for name in MEASURES:
         known = rows[f"{name}_sums"].is_not_null().to_numpy()

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 import clvlab as cl
-from clvlab.agents.columnar import strategy
+from clvlab.agents.columnar import RepeatedTape, strategy
 from clvlab.agents.isolation.agent import isolated
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, DecisionError, LookaheadError, SchemaError
@@ -214,3 +214,41 @@ def test_strategy_backtests_a_pack_by_name_of_its_file(tmp_path):
     file.write_text("1 / 0")
     with pytest.raises(AgentError, match="does not run: ZeroDivisionError"):
         cl.backtest("starter", f"{file}:first")
+
+
+@strategy(markets=("1X2",))
+def averaging(ticks, *, alpha=0.5, shown=False, row=None):
+    """Compute what differs in the last bit when it is computed in another order, and change what was shown."""
+    if row is not None:  # one row is divided otherwise than several
+        ticks = ticks.filter(pl.col("fixture_id") == 90_000_000 + row, pl.col("tick_seq") == row, pl.col("side") == "draw")
+        return ticks.with_columns(confidence=pl.col("to_close_s"))
+    mean = pl.col("prob_bps").ewm_mean(alpha=alpha).over("series")
+    found = ticks.with_columns(confidence=mean / pl.col("prob_bps").sum().over("fixture_id"), reason=pl.col("home"))
+    if shown:
+        frame = found.collect()
+        frame.insert_column(0, pl.lit(1).alias("own"))
+        frame[0, "prob_bps"] = 1
+        found = frame
+    return found.filter(pl.col("prob_bps") > 2000)
+
+
+@pytest.mark.parametrize("most_rows", [0, 10**9])
+def test_a_strategy_that_is_asked_about_a_tape_again_decides_as_about_another_one(most_rows):
+    tape = cl.open_pack("starter").source.tape()
+    repeated = RepeatedTape(tape, most_rows)
+
+    for alpha, shown in ((0.5, True), (0.25, True), (0.1, False), (0.25, False), (0.5, True)):
+        agent = averaging.with_params(alpha=alpha, shown=shown)
+        assert repeated.decide(agent).equals(agent.decide(tape))
+    for row in range(12):
+        agent = averaging.with_params(row=row)
+        assert repeated.decide(agent).equals(agent.decide(tape))
+
+
+def test_ticks_of_a_large_tape_are_not_held():
+    small, large = RepeatedTape(TAPE, TAPE.rows.height), RepeatedTape(TAPE, TAPE.rows.height - 1)
+    for tape in (small, large):
+        for _ in range(3):
+            tape.decide(rising)
+
+    assert (small._named is None, large._named is None) == (False, True)

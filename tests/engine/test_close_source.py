@@ -20,8 +20,11 @@ from clvlab.packs.reader import load_pack
 from clvlab.packs.writer import write_pack
 from clvlab.proof import clv_states, clv_verify
 from clvlab.report.headline import headline_of
+from clvlab.runs.search.scorer import Scorer
+from clvlab.statistics.measures import fixture_sums
 from tests import booked
 from tests.commands import clvlab
+from tests.factories import make_agent
 from tests.length import length
 
 STATES = Path(cl.__file__).parent / "proof" / "clv_states.py"
@@ -113,6 +116,18 @@ def test_a_run_says_by_whom_it_closes(closed_by):
 
     assert b"close_source" not in own.events
     assert b'"window":{"close_source":"ash","closing_policy"' in other.events
+
+
+@pytest.mark.parametrize("close", [None, *booked.NAMES])
+def test_sums_of_rows_scored_beforehand_are_those_of_the_scores(pack, close):
+    tape, window = pack[0].source.tape(), Window(close_source=close)
+    prepared = Scorer(tape, window)
+    prepared._work = tape.rows.height
+
+    for seed in range(5):
+        agent = make_agent(at_random.with_params(seed=seed).decide(tape))
+        assert prepared.sums(agent).equals(fixture_sums(Scorer(tape, window).scores(agent)))
+    assert prepared._scored_rows is not None
 
 
 @pytest.mark.parametrize("book", ["nobody", "", 7, "x" * 201])

@@ -80,7 +80,7 @@ class IsolatedAgent(ProcessAgent):
 
     @cached_property
     def _stated(self) -> tuple[Identity, bool]:
-        with _WARM.process(self.code, self.limits) as process:
+        with _WARM.process(self.code, self.limits, self.scope) as process:
             (stated, by_message), held = process.identity(**self.configured), process.held
         reads, network = self.limits.digests(), self.limits.network
         return replace(stated, source_sha256=self.code.source_sha256, reads=reads, network=network, held=held), by_message

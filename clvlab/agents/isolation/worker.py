@@ -18,14 +18,15 @@ from clvlab.agents.isolation.frames import AgentSetup, FrameKind, Request, read_
 from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
+    from clvlab.agents.columnar import RepeatedTape
     from clvlab.agents.template import Params
     from clvlab.agents.ticks import TickAgent, Walk
     from clvlab.engine.agent import Agent
     from clvlab.engine.live import Follower
-    from clvlab.law.tape import Tape
 
 _REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
 _MAX_MESSAGE, _MAX_TRACE, _MAX_PRINTED = 4_000, 20_000, 1 << 16
+_ROWS_PER_MB = 100  # of ticks in memory: a sixty-fourth of what the process may have
 
 
 class _PrintStream(TextIOBase):
@@ -59,7 +60,7 @@ def main() -> None:
     sys.stdout, sys.stderr = _PrintStream(answers, FrameKind.OUT), _PrintStream(answers, FrameKind.ERR)
     agent: Any = None
     followers: list[Follower] = []  # of one run, once it has begun
-    decide: Callable[[Any, Tape], object] = _grown() if settings["grows"] else lambda agent, tape: agent.decide(tape)
+    decide = _grown() if settings["grows"] else _repeated(settings["memory_mb"] * _ROWS_PER_MB)
     while True:
         try:
             request: Request = pickle.loads(read_frame(requests, _REQUESTS)[1])  # noqa: S301  by the parent
@@ -158,18 +159,39 @@ def _by_message(agent: Agent) -> TypeGuard[TickAgent]:
     return isinstance(agent, TickAgent) and type(agent).decide is TickAgent.decide
 
 
-def _grown() -> Callable[[Any, Tape], object]:
-    """Return a function that decides over growing tapes: tick agents continue, others start again."""
+def _grown() -> Callable[[Any, str], object]:
+    """Return a function that decides over growing tapes in folders: tick agents continue, others start again."""
     walk: Walk | None = None
 
-    def decide(agent: Any, tape: Tape) -> object:
+    def decide(agent: Any, folder: str) -> object:
+        from clvlab.agents.isolation.tapes import read_tape
         from clvlab.agents.ticks import Walk
 
         nonlocal walk
+        tape = read_tape(folder)
         if not _by_message(agent):
             return agent.decide(tape)
         walk = walk or Walk(agent)
         return walk.decide(tape)
+
+    return decide
+
+
+def _repeated(most_rows: int) -> Callable[[Any, str], object]:
+    """Return a function that decides over the tape of a folder. A strategy gets the last tape's ticks as they were computed."""
+    last: tuple[str, RepeatedTape] | None = None
+
+    def decide(agent: Any, folder: str) -> object:
+        from clvlab.agents.columnar import RepeatedTape, Strategy
+        from clvlab.agents.isolation.tapes import read_tape
+
+        nonlocal last
+        if type(agent) is not Strategy:  # it could change the frames of a tape
+            return agent.decide(read_tape(folder))
+        if last is None or last[0] != folder:
+            last = None  # before the next tape takes memory
+            last = folder, RepeatedTape(read_tape(folder), most_rows)
+        return last[1].decide(agent)
 
     return decide
 
@@ -208,15 +230,14 @@ def _stepped(agent: Agent, requests: BinaryIO, answers: BinaryIO) -> tuple[Frame
     return FrameKind.STEP, b""
 
 
-def _decisions(agent: Agent, decide: Callable[[Any, Tape], object], folder: str) -> tuple[FrameKind, bytes]:
+def _decisions(agent: Agent, decide: Callable[[Any, str], object], folder: str) -> tuple[FrameKind, bytes]:
     import polars as pl
 
     from clvlab.agents.isolation.columns import columns
-    from clvlab.agents.isolation.tapes import read_tape
     from clvlab.errors import DecisionError
     from clvlab.law.schema import DECISIONS, conform
 
-    decided = decide(agent, read_tape(folder))
+    decided = decide(agent, folder)
     if not isinstance(decided, pl.DataFrame):
         raise DecisionError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")
     return FrameKind.DECISIONS, columns(conform(decided, DECISIONS, "DECISIONS"))

@@ -9,11 +9,14 @@ import pytest
 from loky import get_reusable_executor
 
 import clvlab as cl
+from clvlab.agents.isolation import process as agent_process
+from clvlab.agents.isolation.tapes import write_tape
 from clvlab.arena import packs
 from clvlab.base import parallel
 from clvlab.base.parallel import workers
 from clvlab.errors import AgentError, ExecutorError, PackTamperedError
 from clvlab.law.closing import Window
+from clvlab.runs.search import scorer
 from clvlab.runs.search.scorer import sums_at, sums_of_tasks
 from clvlab.runs.search.search import search_of
 from tests.frames import assert_all_equal
@@ -129,6 +132,17 @@ def test_an_agent_of_ones_own_goes_to_other_processes():
     points = [{"least": least} for least in (4000, 5000, 6000)]
 
     assert_all_equal(found(search=search, points=points), sums_at(tasks_of(search, points)))
+
+
+def test_the_process_of_an_agent_of_ones_own_is_handed_a_tape_once(monkeypatch):
+    handed = []
+    monkeypatch.setattr(agent_process, "write_tape", lambda tape, folder: handed.append(tape) or write_tape(tape, folder))
+    scorer._forget()
+    search = search_of(PACK, first_ticks, PACK.fixture_ids[2:4], Window(), {})
+
+    sums_at(tasks_of(search, [{"least": least} for least in (4000, 5000, 6000)]))
+
+    assert len(handed) == 1
 
 
 def test_a_pack_that_is_not_what_it_was_is_refused():
