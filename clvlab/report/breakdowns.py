@@ -234,10 +234,8 @@ def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
         if rows.size:
             own = decided[rows]
             backed = set(own["fixture_id"].unique().to_list())
-            tape, books = (
-                pack.tape(sorted(backed)),
-                pack.files.books([one for one in shard if one.fixture_id in backed]).collect(),
-            )
+            tape = pack.tape(sorted(backed))
+            books = pack.files.books([one for one in shard if one.fixture_id in backed]).collect()
             ends.append(fixture_closes(tape, window))
             own = own.join(ends[-1], on="fixture_id", how="left", maintain_order="left")
             for first, states in ((0, _of_consensus(tape)), (1, _of_books(tape, books, pack.books))):
@@ -249,20 +247,17 @@ def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
     numbers = ("seq", "fixture_id", "tick_seq", "ts_ms", "confidence_ppm", "end_seq", "close_ts_ms")
     common = texts | {name: ints_of(decided[name]) for name in numbers}
     frames = []
-    for number, source in enumerate(sources):
-        own = {name: values[number] for name, values in found.items()}
-        stays = own.pop("at_close")
-        placed = Positions(**common, **own)
-        scored_here = (reason(placed, window, pack.manifest.max_close_age_s) == _SCORED) & ~stays
+    for number in range(len(sources)):
+        placed = Positions(**common, **{name: values[number] for name, values in found.items() if name != "at_close"})
+        counts = (reason(placed, window, pack.manifest.max_close_age_s) == _SCORED) & ~found["at_close"][number]
         columns: dict[str, Column] = {
             "fixture_id": placed.fixture_id,
-            "clv_bps": np.where(scored_here, clv_bps(placed), NONE),
-            "close_prob_bps": np.where(scored_here, placed.close_prob_bps, NONE),
+            "clv_bps": np.where(counts, clv_bps(placed), NONE),
+            "close_prob_bps": np.where(counts, placed.close_prob_bps, NONE),
             "odds_milli": placed.odds_milli,
         }
-        frames.append(
-            frame_of(columns, _BY_SOURCE).insert_column(0, sources.new_from_index(number, len(stays)).alias("source"))
-        )
+        source = sources.new_from_index(number, len(counts)).alias("source")
+        frames.append(frame_of(columns, _BY_SOURCE).insert_column(0, source))
     return pl.concat(frames)
 
 

@@ -181,8 +181,8 @@ class Permutation(PermutationResult):
 class _MarketRows:
     """Markets that could be backed, and the time and probability of each row of the tape.
 
-    ``number`` is the number of a market by fixture and key. Each market has the first row of its first side, its number of rows,
-    the number of its sides, and the row of its closing message, or -1. The last market, whose number is -1, has no row.
+    ``number`` is the number of a market by fixture and key. Each market has the first row of its first side, the number of rows
+    and of sides, and the row of its closing message, or -1. The last market, whose number is -1, has no row.
     """
 
     number: Ints

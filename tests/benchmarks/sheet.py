@@ -74,7 +74,10 @@ def season(fixtures: int, books: int, moved: float, seed: int = 7) -> tuple[pl.D
     sides = ticks.filter(pl.col("tick_seq") == 0).select("fixture_id", "market_key", "side")
     won = rng.choice(["part1", "draw", "part2"], fixtures)
     results = sides.with_columns(won=pl.Series(won)[sides["fixture_id"] - 1]).select(
-        "fixture_id", "market_key", "side", result=pl.when(pl.col("side") == pl.col("won")).then(pl.lit("won")).otherwise(pl.lit("lost")),
+        "fixture_id",
+        "market_key",
+        "side",
+        result=pl.when(pl.col("side") == pl.col("won")).then(pl.lit("won")).otherwise(pl.lit("lost")),
         detail=pl.lit("by the benchmark"),
     )
     return ticks, said, results
@@ -116,7 +119,9 @@ def _of_book(ticks: pl.DataFrame, book: str, rng: Any) -> pl.DataFrame:
     sign = pl.when(pl.col("side").is_in(["part1", "over"])).then(1).when(pl.col("side") == "draw").then(0).otherwise(-1)
     return (
         ticks.join(own, on=message, maintain_order="left")
-        .with_columns(pl.col("prob_bps") + sign * pl.col("off"), pl.col("odds_milli") + 3 * pl.col("off") * sign, book=pl.lit(book))
+        .with_columns(
+            pl.col("prob_bps") + sign * pl.col("off"), pl.col("odds_milli") + 3 * pl.col("off") * sign, book=pl.lit(book)
+        )
         .with_columns(pl.col("prob_bps").clip(1, 9_999), pl.col("odds_milli").clip(1_001))
         .select(pl.col(name).cast(dtype) for name, dtype in BOOKS.items())
     )
