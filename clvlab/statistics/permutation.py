@@ -36,7 +36,7 @@ from clvlab.statistics.clusters import MIN_CLUSTERS, RESAMPLES, ROUNDING, Cluste
 
 
 ENUMERATED_BELOW = 15  # clusters: below this number all signs are tried, otherwise a random sample
-_CELLS = 4_000_000  # signs in memory at once
+_CELLS = 500_000  # signs drawn at once, to fit the cache
 _TIE = 1e-9  # relative: sums in another order are equal up to this rounding
 
 
@@ -64,33 +64,35 @@ def sign_flip_p_values(clusters: Clusters, *, resamples: int = RESAMPLES, seed: 
     >>> float(sign_flip_p_values(Clusters(five, np.ones_like(five), five**2))[0])
     0.0625
     """
-    found = np.full(clusters.sums.shape[1], np.nan)
+    found, sizes = np.full(clusters.sums.shape[1], np.nan), dict[int, list[int]]()
     for column in range(len(found)):
         used = clusters.counts[:, column] > 0
         if used.sum() >= MIN_CLUSTERS and clusters.sums[used, column].any():
-            found[column] = _p_value(clusters.sums[used, column], clusters.counts[used, column], resamples, seed)
+            sizes.setdefault(int(used.sum()), []).append(column)
+    for columns in sizes.values():  # columns of one size have the same signs, which take longer to draw than to use
+        own = ([part[clusters.counts[:, one] > 0, one] for one in columns] for part in (clusters.sums, clusters.counts))
+        found[columns] = _p_values(*(np.stack(part, axis=1) for part in own), resamples, seed)
     return found
 
 
-def _p_value(sums: Floats, counts: Floats, resamples: int, seed: int) -> float:
-    observed = float(_extremes(np.ones((1, len(sums))), sums, counts)[0]) * (1 - _TIE)
+def _p_values(sums: Floats, counts: Floats, resamples: int, seed: int) -> Floats:
+    observed = _extremes(np.ones((1, len(sums))), sums, counts) * (1 - _TIE)
     if len(sums) < ENUMERATED_BELOW:
-        extremes = _extremes(_all_signs(len(sums)), sums, counts)
-        return float(np.mean(extremes >= observed))
-    as_large = sum(
-        int(np.count_nonzero(_extremes(signs, sums, counts) >= observed)) for signs in _drawn(len(sums), resamples, seed)
-    )
+        return np.asarray((_extremes(_all_signs(len(sums)), sums, counts) >= observed).mean(axis=0))
+    as_large = np.zeros(sums.shape[1])
+    for signs in _drawn(len(sums), resamples, seed):
+        as_large += np.count_nonzero(_extremes(signs, sums, counts) >= observed, axis=0)
     return (1 + as_large) / (1 + resamples)
 
 
 def _extremes(signs: Floats, sums: Floats, counts: Floats) -> Floats:
-    """Return t squared, with CR2 errors, of the sums under each row of signs; infinite if the error is zero."""
-    total = counts.sum()
+    """Return t squared, with CR2 errors, of each column under each row of signs; infinite if the error is zero."""
+    total = counts.sum(0)
     weights = 1 / (1 - counts / total)
-    means = signs @ sums / total
-    crossed = signs @ (weights * sums * counts)
-    whole = (weights * sums**2).sum()
-    squares = whole - 2 * means * crossed + means**2 * (weights * counts**2).sum()
+    means, crossed = np.split(signs @ np.hstack([sums, weights * sums * counts]), 2, axis=1)
+    means = means / total
+    whole = (weights * sums**2).sum(0)
+    squares = whole - 2 * means * crossed + means**2 * (weights * counts**2).sum(0)
     # The order of summing changes the rounding error, which would break the tie of a row of signs with itself.
     squares = np.where(squares > ROUNDING * whole, squares, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
