@@ -58,7 +58,7 @@ def fitted(quotes: Sequence[LineQuote]) -> np.ndarray:
     return logs
 
 
-def predicted(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], goals: bool) -> float | None:
+def predicted(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *, goals: bool) -> float | None:
     listed = sorted(quotes, key=lambda one: (one.is_derived, one.market_key), reverse=True)
     own = {one.quarters: one.prob for one in listed if one.kind is kind}
     if not own:
@@ -75,7 +75,9 @@ def predicted(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], goal
     return prob
 
 
-def priced(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], goals: bool) -> tuple[int, str, float | None] | None:
+def priced(
+    kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], *, goals: bool
+) -> tuple[int, str, float | None] | None:
     """Price in bps, first word of the rule and error."""
     same = sorted(
         (one for one in quotes if (one.kind, one.quarters) == (kind, quarters)),
@@ -84,13 +86,13 @@ def priced(kind: MarketKind, quarters: int, quotes: Sequence[LineQuote], goals: 
     if same:
         return int(np.floor(1e4 * same[0].prob + 0.5)), "alternate", None
     quoted = [one for one in quotes if one.kind is kind and not one.is_derived]
-    prob = predicted(kind, quarters, quotes, goals) if quoted else None
+    prob = predicted(kind, quarters, quotes, goals=goals) if quoted else None
     if prob is None:
         return None
     off = []
     for one in quoted:
         rest = hidden(one, quotes)
         if any(other.kind is kind and not other.is_derived for other in rest):
-            found = predicted(kind, one.quarters, rest, goals)
+            found = predicted(kind, one.quarters, rest, goals=goals)
             off += [] if found is None else [found - one.prob]
     return int(np.floor(1e4 * prob + 0.5)), "fitted", 1e4 * float(np.sqrt(np.mean(np.square(off)))) if off else None

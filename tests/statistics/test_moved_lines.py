@@ -248,7 +248,7 @@ def test_fits_in_step_are_the_fits_of_each_fixture_alone_bit_for_bit():
 
     together = [None if one is None else (one.prob_bps, one.rule.split()[0], one.error_bps) for one in moved_closes(asked)]
 
-    alone = [one_by_one.priced(line.kind, line.quarters, line.quotes, line.goals) for line in asked]
+    alone = [one_by_one.priced(line.kind, line.quarters, line.quotes, goals=line.goals) for line in asked]
     assert together == alone
     assert {one[1] for one in alone if one} == {"alternate", "fitted"}
     assert any(one and one[2] for one in alone)
