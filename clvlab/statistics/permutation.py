@@ -8,7 +8,8 @@ market and number of bets still counts.
 References
 ----------
 Phipson and Smyth (2010), "Permutation P-values Should Never Be Zero", Statistical Applications in Genetics and Molecular
-Biology 9(1): the p-value.
+Biology 9(1): the p-value. Besag and Clifford (1991), "Sequential Monte Carlo p-values", Biometrika 78(2): when draws stop, and
+the p-value then.
 """
 
 from __future__ import annotations
