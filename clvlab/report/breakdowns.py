@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -228,7 +228,8 @@ def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
     """
     pack, window = backtest.pack, backtest.window
     decided = backtest.evidence.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
-    sources, ends, found = pl.Series([CONSENSUS, *pack.books], dtype=pl.Enum([CONSENSUS, *pack.books])), [], dict[str, Any]()
+    names, ends, found = [CONSENSUS, *pack.books], [], dict[str, npt.NDArray[Any]]()
+    sources = pl.Series("source", names, dtype=pl.Enum(names))
     for shard in shards_of(pack.manifest.fixtures):
         rows = decided["fixture_id"].is_in([fixture.fixture_id for fixture in shard]).arg_true().to_numpy()
         if rows.size:
@@ -245,7 +246,7 @@ def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
     decided = decided.join(pl.concat(ends), on="fixture_id", how="left", maintain_order="left")
     texts = {name: texts_of(decided[name])[0] for name in ("agent_id", "action", "market_key", "side", "close_kind")}
     numbers = ("seq", "fixture_id", "tick_seq", "ts_ms", "confidence_ppm", "end_seq", "close_ts_ms")
-    common = texts | {name: ints_of(decided[name]) for name in numbers}
+    common: Mapping[str, Any] = texts | {name: ints_of(decided[name]) for name in numbers}
     frames = []
     for number in range(len(sources)):
         placed = Positions(**common, **{name: values[number] for name, values in found.items() if name != "at_close"})
@@ -256,8 +257,7 @@ def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
             "close_prob_bps": np.where(counts, placed.close_prob_bps, NONE),
             "odds_milli": placed.odds_milli,
         }
-        source = sources.new_from_index(number, len(counts)).alias("source")
-        frames.append(frame_of(columns, _BY_SOURCE).insert_column(0, source))
+        frames.append(frame_of(columns, _BY_SOURCE).insert_column(0, sources.new_from_index(number, len(counts))))
     return pl.concat(frames)
 
 

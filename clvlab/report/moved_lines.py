@@ -192,11 +192,11 @@ def _priced_rows(rows: pl.DataFrame, lines: dict[str, Market], quotes: ClosingQu
     closes = dict(zip(keys, priced, strict=True))
     roles = {key: role_of(key[1], lines[key[0]]) for key in rows.select("market_key", "side").unique().iter_rows()}
     for row in rows.iter_rows(named=True):
-        role, known = roles[row["market_key"], row["side"]], FIRST_ROLES[lines[row["market_key"]].kind]
+        role, either = roles[row["market_key"], row["side"]], FIRST_ROLES[lines[row["market_key"]].kind]
         close = closes[row["fixture_id"], row["market_key"]]
-        if role not in known or close is None:
+        if role not in either or close is None:
             continue
-        prob = close.prob_bps if role is known[0] else _WHOLE_BPS - close.prob_bps
+        prob = close.prob_bps if role is either[0] else _WHOLE_BPS - close.prob_bps
         entry = row["entry_prob_bps"]
         head = (row[name] for name in ("seq", "fixture_id", "tick_seq", "market_key", "side", "reason"))
         yield (*head, entry, prob, prob - entry, close.rule, close.error_bps, row["close_ts_ms"])

@@ -180,7 +180,7 @@ def _settling(quarters: Ints) -> Ints:
 def _share_won(at_most: Floats) -> Floats:
     """Return the share of the stakes that win, of those that aren't returned, by the probabilities of ``_settling``."""
     lost, won = at_most[..., 0] + at_most[..., 1], (1 - at_most[..., 2]) + (1 - at_most[..., 3])
-    return np.divide(won, won + lost, out=np.full(won.shape, 0.5), where=won + lost > 0)
+    return np.asarray(np.divide(won, won + lost, out=np.full(won.shape, 0.5), where=won + lost > 0), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -497,7 +497,7 @@ def _probs_by_goals(lines: Sequence[UnquotedLine], asked: Sequence[Ints], places
     logs = _fitted_goals([lines[place].quotes for place in places])
     sizes = [len(asked[place]) for place in places]
     row, quarters = np.repeat(np.arange(len(places)), sizes), np.concatenate([asked[place] for place in places])
-    at = _Places.of([[lines[places[number]].kind] for number in row], quarters[:, None])
+    at = _Places.of([[lines[places[number]].kind] for number in row.tolist()], quarters[:, None])
     blocks = (slice(start, start + _TOGETHER) for start in range(0, len(row), _TOGETHER))
     probs = np.concatenate([at.probs(logs[row[block]], at.places[block])[:, 0] for block in blocks])
     return np.split(probs, np.cumsum(sizes)[:-1])

@@ -71,8 +71,11 @@ def sign_flip_p_values(clusters: Clusters, *, resamples: int = RESAMPLES, seed: 
         if used.sum() >= MIN_CLUSTERS and clusters.sums[used, column].any():
             sizes.setdefault(int(used.sum()), []).append(column)
     for columns in sizes.values():  # columns of one size have the same signs, which take longer to draw than to use
-        own = ([part[clusters.counts[:, one] > 0, one] for one in columns] for part in (clusters.sums, clusters.counts))
-        found[columns] = _p_values(*(np.stack(part, axis=1) for part in own), resamples, seed)
+        sums, counts = (
+            np.stack([part[clusters.counts[:, one] > 0, one] for one in columns], axis=1)
+            for part in (clusters.sums, clusters.counts)
+        )
+        found[columns] = _p_values(sums, counts, resamples, seed)
     return found
 
 
@@ -307,9 +310,11 @@ def _markets(tape: Tape, ends: pl.DataFrame, keys: pl.Series) -> _MarketRows:
     number = np.full((ends.height, keys.len()), -1, dtype=np.int64)
     places = (ends["fixture_id"].search_sorted(own["fixture_id"]), keys.search_sorted(own["market_key"]))
     number[places[0].to_numpy(), places[1].to_numpy()] = np.arange(own.height)
-    columns = (own[name].fill_null(-1).to_numpy() for name in ("start", "rows", "n_sides", "close_row"))
+    first, rows, n_sides, close_row = (
+        np.append(own[name].fill_null(-1).to_numpy(), 0) for name in ("start", "rows", "n_sides", "close_row")
+    )
     prob_bps = tape.rows["prob_bps"].fill_null(-1).cast(pl.Int16).to_numpy()
-    return _MarketRows(number, *(np.append(column, 0) for column in columns), tape.rows["ts_ms"].to_numpy(), prob_bps)
+    return _MarketRows(number, first, rows, n_sides, close_row, tape.rows["ts_ms"].to_numpy(), prob_bps)
 
 
 def _ranks(tape: Tape, scored: pl.DataFrame) -> Ints:
