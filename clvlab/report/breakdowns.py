@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from clvlab.engine.replay import locate, with_seq, with_states
-from clvlab.law.clv import quoted_edge_bps, scores
-from clvlab.law.lines import ints_of
-from clvlab.law.positions import positions
-from clvlab.law.schema import DECISIONS, Reason, Schema
+from clvlab.law.closing import LAST_OPEN_MAX_AGE_MS, fixture_closes
+from clvlab.law.clv import clv_bps, quoted_edge_bps, reason
+from clvlab.law.lines import NONE, Bools, Column, Ints, Positions, frame_of, ints_of, texts_of
+from clvlab.law.schema import ClosingPolicy, Reason, Schema
+from clvlab.law.tape import Tape
 from clvlab.packs.reader import shards_of
 from clvlab.report.html import Html
 from clvlab.report.svg import cumulative_line, fall_area
-from clvlab.runs.inspector import at_close
 from clvlab.runs.run import Run
 from clvlab.statistics import group_means
 from clvlab.statistics.by_date import cumulative, falls, rolling
@@ -178,8 +179,41 @@ ON_OFFER: Schema = {
     "mean_edge_pct": pl.Float64, "low": pl.Float64, "high": pl.Float64,
 }  # fmt: skip
 
-_KEY = ["fixture_id", "tick_seq", "market_key", "side"]
-_KINDS = [*_KEY, "source"]
+_SIDE = ["fixture_id", "market_key", "side"]
+_TICK = 2**32 - 1
+_SCORED = [*Reason].index(Reason.SCORED)
+_BY_SOURCE: Schema = dict.fromkeys(("fixture_id", "clv_bps", "close_prob_bps", "odds_milli"), pl.Int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """States of sides as some sources say them, by ``key``, which is ``stream << 32 | tick_seq``, ascending.
+
+    The stream of a side and a source is ``series * sources + number of the source``. Row 0 is before all and has no price.
+    """
+
+    sources: int
+    key: Ints
+    prob_bps: Ints
+    odds_milli: Ints
+    suspended: Bools
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame, stream: Ints, sources: int) -> _States:
+        key = (stream << 32) | rows["tick_seq"].to_numpy()
+        columns = [key, ints_of(rows["prob_bps"]), ints_of(rows["odds_milli"])]
+        columns.append(rows["suspended"].to_numpy())
+        if not (key[1:] > key[:-1]).all():
+            order = np.argsort(key)
+            columns = [column[order] for column in columns]
+        first = (np.iinfo(np.int64).min, NONE, NONE, False)
+        return cls(sources, *(np.insert(column, 0, value) for column, value in zip(columns, first, strict=True)))
+
+    def latest(self, stream: Ints, tick: Ints, rows: Ints | slice = slice(None)) -> Ints:
+        """Return the last row of each stream up to a tick, 0 without one; ``rows`` limits the choice, and has row 0."""
+        found = np.searchsorted(self.key[rows], (stream << 32) | tick, side="right") - 1
+        row = found if isinstance(rows, slice) else rows[found]
+        return np.where(self.key[row] >> 32 == stream, row, 0)
 
 
 def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
@@ -188,40 +222,105 @@ def scored_by_source(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     pl.DataFrame
-        (source, fixture_id, tick_seq, market_key, side, clv_bps, entry_prob_bps, close_prob_bps, odds_milli): a row for each
-        decision and source. CLV and closing probability are ``None`` for unscored decisions and entries at the closing
-        message. Probability and odds at entry are ``None`` if the source had none.
+        (source, fixture_id, clv_bps, close_prob_bps, odds_milli): a row for each decision and source. Sources follow each
+        other, the consensus first, each with all decisions in sealed order. CLV and closing probability are ``None`` for
+        unscored decisions and entries at the closing message; odds are ``None`` if the source had none at entry.
     """
+    pack, window = backtest.pack, backtest.window
     decided = backtest.evidence.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
-    named = decided.with_columns(confidence=pl.lit(None, pl.Float64)).select(
-        pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
-    )
-    return pl.concat([_scored_by(backtest, named, source) for source in (None, *backtest.pack.books)])
+    names, ends, found = [CONSENSUS, *pack.books], [], dict[str, npt.NDArray[Any]]()
+    sources = pl.Series("source", names, dtype=pl.Enum(names))
+    for shard in shards_of(pack.manifest.fixtures):
+        rows = decided["fixture_id"].is_in([fixture.fixture_id for fixture in shard]).arg_true().to_numpy()
+        if rows.size:
+            own = decided[rows]
+            backed = set(own["fixture_id"].unique().to_list())
+            tape = pack.tape(sorted(backed))
+            books = pack.files.books([one for one in shard if one.fixture_id in backed]).collect()
+            ends.append(fixture_closes(tape, window))
+            own = own.join(ends[-1], on="fixture_id", how="left", maintain_order="left")
+            for first, states in ((0, _of_consensus(tape)), (1, _of_books(tape, books, pack.books))):
+                for name, values in _entry_and_close(tape, own, states).items():
+                    whole = found.setdefault(name, np.empty((len(sources), decided.height), values.dtype))
+                    whole[first : first + states.sources, rows] = values.T
+    decided = decided.join(pl.concat(ends), on="fixture_id", how="left", maintain_order="left")
+    texts = {name: texts_of(decided[name])[0] for name in ("agent_id", "action", "market_key", "side", "close_kind")}
+    numbers = ("seq", "fixture_id", "tick_seq", "ts_ms", "confidence_ppm", "end_seq", "close_ts_ms")
+    common: Mapping[str, Any] = texts | {name: ints_of(decided[name]) for name in numbers}
+    frames = []
+    for number in range(len(sources)):
+        placed = Positions(**common, **{name: values[number] for name, values in found.items() if name != "at_close"})
+        counts = (reason(placed, window, pack.manifest.max_close_age_s) == _SCORED) & ~found["at_close"][number]
+        columns: dict[str, Column] = {
+            "fixture_id": placed.fixture_id,
+            "clv_bps": np.where(counts, clv_bps(placed), NONE),
+            "close_prob_bps": np.where(counts, placed.close_prob_bps, NONE),
+            "odds_milli": placed.odds_milli,
+        }
+        frames.append(frame_of(columns, _BY_SOURCE).insert_column(0, sources.new_from_index(number, len(counts))))
+    return pl.concat(frames)
 
 
-def _scored_by(backtest: Run, named: pl.DataFrame, source: str | None) -> pl.DataFrame:
-    window = replace(backtest.window, close_source=source)
-    parts = []
-    for shard in shards_of(backtest.pack.manifest.fixtures):
-        own = [fixture.fixture_id for fixture in shard]
-        decided = named.filter(pl.col("fixture_id").is_in(own))
-        if decided.height:
-            tape = backtest.pack.tape(decided["fixture_id"].unique().to_list())
-            parts.append(with_states(tape, locate(tape, decided), window))
-    again = with_seq(parts)
-    rows = scores(positions(again.decisions, again.closes), window, backtest.pack.manifest.max_close_age_s)
-    counts = (pl.col("reason") == Reason.SCORED) & ~at_close(again.decisions, again.closes)
-    kept = pl.when(counts).then(pl.col("clv_bps", "close_prob_bps"))
-    return rows.with_columns(kept, source=pl.lit(source or CONSENSUS)).select(
-        "source", *_KEY, "clv_bps", "entry_prob_bps", "close_prob_bps", "odds_milli"
+def _of_consensus(tape: Tape) -> _States:
+    return _States.of(tape.rows, tape.rows["series"].cast(pl.Int64).to_numpy(), 1)
+
+
+def _of_books(tape: Tape, rows: pl.DataFrame, books: Sequence[str]) -> _States:
+    """Return the states of books on the series of a tape from ``BOOK_ROWS`` of its fixtures."""
+    starts = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in _SIDE)
+    first = rows.select(starts).to_series()
+    series = rows.filter(first).join(tape.series.with_row_index("series"), on=_SIDE, how="left", maintain_order="left")[
+        "series"
+    ]
+    book = rows["book"].cast(pl.Enum(books)).to_physical().cast(pl.Int64)
+    of = series.cast(pl.Int64).gather(first.cast(pl.Int64).cum_sum() - 1)
+    return _States.of(rows, (of * len(books) + book).to_numpy(), len(books))
+
+
+def _entry_and_close(tape: Tape, decided: pl.DataFrame, states: _States) -> dict[str, npt.NDArray[Any]]:
+    """Return what the law asks of entry and close of decisions (rows) by each source (columns)."""
+    numbered = decided.join(tape.series.with_row_index("series"), on=_SIDE, how="left", maintain_order="left")
+    series, tick, end_seq, close_ms = (
+        numbered[name].cast(pl.Int64).to_numpy()[:, None] for name in ("series", "tick_seq", "end_seq", "close_ts_ms")
     )
+    order = np.argsort(series, axis=None)  # what is neighbours in memory is found faster
+    place = np.argsort(order)
+    stream = (series * states.sources + np.arange(states.sources))[order]
+    entry, close = (states.latest(stream, until[order])[place] for until in (tick, end_seq - 1))
+    closing_ms = _times(tape, series, states.key[close] & _TICK)
+    if tape.closing_policy == ClosingPolicy.LAST_OPEN:
+        opened = states.latest(stream, end_seq[order] - 1, np.flatnonzero(~states.suspended))[place]
+        open_ms = _times(tape, series, states.key[opened] & _TICK)
+        taken = states.suspended[close] & (opened > 0) & (close_ms - open_ms <= LAST_OPEN_MAX_AGE_MS)
+        close, closing_ms = np.where(taken, opened, close), np.where(taken, open_ms, closing_ms)
+    return {
+        "entry_present": entry > 0,
+        "entry_suspended": states.suspended[entry],
+        "entry_prob_bps": states.prob_bps[entry],
+        "odds_milli": states.odds_milli[entry],
+        "closing_present": close > 0,
+        "closing_suspended": states.suspended[close],
+        "close_prob_bps": states.prob_bps[close],
+        "closing_ts_ms": closing_ms,
+        "at_close": entry == close,
+    }
+
+
+def _times(tape: Tape, series: Ints, tick: Ints) -> Ints:
+    """Return the time of the message of a series' fixture at each tick; of a tick that does not exist, any time."""
+    fixture, message = tape.series["fixture_id"].to_numpy()[series], tape.messages
+    ids, of = np.unique(message["fixture_id"].to_numpy(), return_inverse=True)
+    key = (of.astype(np.int64) << 32) | message["tick_seq"].to_numpy()
+    place = np.searchsorted(key, (np.searchsorted(ids, fixture) << 32) | tick)
+    return message["ts_ms"].to_numpy()[np.minimum(place, len(key) - 1)]
 
 
 def closes_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
     """Return ``CLOSES`` of the rows of ``scored_by_source``, the consensus first, then books by name."""
+    is_book = found["source"] != CONSENSUS
+    of_consensus = _of_each(found.filter(~is_book)["clv_bps"], found)
+    both = found.with_columns(of_consensus=of_consensus).filter(is_book).drop_nulls(["clv_bps", "of_consensus"])
     counted = found.drop_nulls("clv_bps")
-    consensus = counted.filter(pl.col("source") == CONSENSUS).select(*_KEY, of_consensus="clv_bps")
-    both = counted.filter(pl.col("source") != CONSENSUS).join(consensus, on=_KEY, maintain_order="left")
     apart = group_means(both["clv_bps"] - both["of_consensus"], both["fixture_id"], both["source"], level=level)
     signs = both.group_by("source").agg(opposite=(pl.col("clv_bps") * pl.col("of_consensus") < 0).mean())
     return (
@@ -234,6 +333,11 @@ def closes_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
     )
 
 
+def _of_each(values: pl.Series, found: pl.DataFrame) -> pl.Series:
+    """Return the values of all decisions once more for each source."""
+    return pl.concat([values] * (found.height // max(len(values), 1)))
+
+
 def _apart(means: pl.DataFrame) -> pl.DataFrame:
     named = {"group": "close", "mean": "difference_bps", "low": "difference_low", "high": "difference_high"}
     return means.select(*named).rename(named)
@@ -241,20 +345,26 @@ def _apart(means: pl.DataFrame) -> pl.DataFrame:
 
 def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
     """Return ``ON_OFFER`` of the rows of ``scored_by_source``, by book."""
-    closing = found.filter(pl.col("source") == CONSENSUS).select(*_KEY, closing="close_prob_bps")
-    books = found.filter(pl.col("source") != CONSENSUS).with_columns(best=pl.col("odds_milli").max().over(_KEY))
-    quoted = books.drop_nulls("odds_milli")
-    offered = books.group_by("source").agg(quoted=pl.col("odds_milli").is_not_null().mean())
-    prices = quoted.group_by("source").agg(
-        best=(pl.col("odds_milli") == pl.col("best")).mean(),
-        behind_best_pct=(100 * (1 - pl.col("odds_milli") / pl.col("best"))).mean(),
+    of_consensus = found["source"] == CONSENSUS
+    closing = found.filter(of_consensus)["close_prob_bps"]
+    books = found.filter(~of_consensus).with_columns(closing=_of_each(closing, found.filter(~of_consensus)))
+    each = books.partition_by("source", maintain_order=True)
+    best = pl.select(best=pl.max_horizontal(own["odds_milli"] for own in each))
+    # book by book, because the last bit of a mean over groups depends on threads
+    offered = pl.concat(
+        own.hstack(best).select(
+            pl.first("source"),
+            quoted=pl.col("odds_milli").is_not_null().mean(),
+            best=(pl.col("odds_milli") == pl.col("best")).mean(),
+            behind_best_pct=(100 * (1 - pl.col("odds_milli") / pl.col("best"))).mean(),
+        )
+        for own in each
     )
-    valued = quoted.join(closing, on=_KEY, maintain_order="left").drop_nulls("closing")
+    valued = books.drop_nulls(["odds_milli", "closing"])
     edge_pct = pl.Series(quoted_edge_bps(ints_of(valued["closing"]), ints_of(valued["odds_milli"])) / 100)
     means = group_means(edge_pct, valued["fixture_id"], valued["source"], level=level)
     return (
-        offered.join(prices, on="source", how="left")
-        .join(means.rename({"group": "source", "mean": "mean_edge_pct"}), on="source", how="left")
+        offered.join(means.rename({"group": "source", "mean": "mean_edge_pct"}), on="source", how="left")
         .sort("source")
         .rename({"source": "book"})
         .select(pl.col(name).cast(dtype) for name, dtype in ON_OFFER.items())

@@ -37,7 +37,7 @@ def visible(value: Any) -> Any:
     """
     if value is None:
         return _ABSENT
-    if isinstance(value, Markup) or not isinstance(value, str) or (value.isascii() and value.isprintable()):
+    if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable():
         return value
     return "".join(c if c.isprintable() or c in _KEPT or category(c) == "Zs" else f"[U+{ord(c):04X}]" for c in value)
 

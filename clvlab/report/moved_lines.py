@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import polars as pl
 
@@ -17,7 +17,7 @@ from clvlab.report.headline import spelt_mean
 from clvlab.report.html import Html, card
 from clvlab.runs.run import Run
 from clvlab.statistics import Estimate, cluster_mean
-from clvlab.statistics.moved_lines import FIRST_ROLES, LineQuote, MovedClose, moved_close, quotes_of, scored_by_goals
+from clvlab.statistics.moved_lines import FIRST_ROLES, LineQuote, UnquotedLine, moved_closes, quotes_of, scored_by_goals
 from clvlab.words import REASONS, counted, market_names
 
 MOVED_LINES: Schema = {
@@ -39,6 +39,8 @@ APART = (
     "and only these figures count them: they are not part of the mean CLV."
 )
 TapeOf = Callable[[list[int]], Tape]
+ClosingQuotes = dict[tuple[int, str], tuple[list[LineQuote], bool]]
+"""By fixture and period: the open lines at the close, and whether the score counts goals."""
 _REASONS = (Reason.CLOSING_MARKET_ABSENT, Reason.CLOSING_SUSPENDED, Reason.CLOSING_STALE)
 _WHOLE_BPS = 10_000
 
@@ -62,8 +64,13 @@ def priced_lines(scores: pl.DataFrame, decisions: pl.DataFrame, tape_of: TapeOf,
     if rows.is_empty():
         return pl.DataFrame(schema=MOVED_LINES)
     rows = rows.join(decisions.select("seq", "ts_ms"), on="seq", how="left", maintain_order="left")
-    fixtures = _FixtureLines(tape_of(rows["fixture_id"].unique().sort().to_list()), window)
-    return pl.DataFrame(_priced_rows(rows, lines, fixtures), schema=MOVED_LINES, orient="row").sort("seq")
+    tape = tape_of(rows["fixture_id"].unique().sort().to_list())
+    ends = fixture_closes(tape, window)
+    rows = rows.join(ends.select("fixture_id", "close_ts_ms"), on="fixture_id", how="left", maintain_order="left")
+    # As in the law, an entry just before the close has the closing price.
+    rows = rows.filter(pl.col("close_ts_ms") - pl.col("ts_ms") >= 1000 * window.min_clv_horizon_s)
+    quotes = closing_quotes(tape.at_source(window.close_source), ends)
+    return pl.DataFrame(_priced_rows(rows, lines, quotes), schema=MOVED_LINES, orient="row").sort("seq")
 
 
 def unread_markets(scores: pl.DataFrame) -> list[UnreadKey]:
@@ -141,30 +148,12 @@ def spelt_error(rule: str, error_bps: float | None) -> str:
     return f"{error_bps:,.0f}"
 
 
-class _FixtureLines:
-    """The closing quotes of fixtures, and the lines priced by them."""
-
-    def __init__(self, tape: Tape, window: Window) -> None:
-        ends = fixture_closes(tape, window)
-        self.close_ts_ms: dict[int, int] = dict(ends.select("fixture_id", "close_ts_ms").iter_rows())
-        self.horizon_ms = 1000 * window.min_clv_horizon_s
-        self._quotes = closing_quotes(tape.at_source(window.close_source), ends)
-        self._priced: dict[tuple[int, str], MovedClose | None] = {}
-
-    def close(self, fixture_id: int, market: Market) -> MovedClose | None:
-        """Return the close of a line; `None` if the quotes don't determine it."""
-        key = (fixture_id, market.key)
-        if key not in self._priced:
-            quotes, goals = self._quotes.get((fixture_id, market.period), ([], False))
-            self._priced[key] = moved_close(market.kind, market.quarters, quotes, goals=goals)
-        return self._priced[key]
-
-
-def closing_quotes(tape: Tape, ends: pl.DataFrame) -> dict[tuple[int, str], tuple[list[LineQuote], bool]]:
+def closing_quotes(tape: Tape, ends: pl.DataFrame) -> ClosingQuotes:
     """Return the open lines of each fixture and period at its close, and whether its score counts goals."""
     states: dict[tuple[int, str], list[tuple[Market, dict[Role, int]]]] = {}
+    read = cache(_of_score)
     for fixture_id, market_key, sides, probs in _closing_states(tape, ends).iter_rows():
-        market = _of_score(market_key, sides)
+        market = read(market_key, tuple(sides))
         if market is not None:
             prob_bps = {role: probs[sides.index(side)] for side, role in market.sides}
             states.setdefault((fixture_id, market.period), []).append((market, prob_bps))
@@ -191,20 +180,26 @@ def _closing_states(tape: Tape, ends: pl.DataFrame) -> pl.DataFrame:
     return states.group_by("fixture_id", "market_key", maintain_order=True).agg("side", "prob_bps")
 
 
-def _priced_rows(rows: pl.DataFrame, lines: dict[str, Market], fixtures: _FixtureLines) -> Iterable[tuple[object, ...]]:
+def _priced_rows(rows: pl.DataFrame, lines: dict[str, Market], quotes: ClosingQuotes) -> Iterable[tuple[object, ...]]:
+    keys = rows.select("fixture_id", "market_key").unique(maintain_order=True).rows()
+    markets = [lines[market_key] for _, market_key in keys]
+    known = [
+        quotes.get((fixture_id, market.period), ([], False)) for (fixture_id, _), market in zip(keys, markets, strict=True)
+    ]
+    priced = moved_closes(
+        [UnquotedLine(market.kind, market.quarters, *own) for market, own in zip(markets, known, strict=True)]
+    )
+    closes = dict(zip(keys, priced, strict=True))
+    roles = {key: role_of(key[1], lines[key[0]]) for key in rows.select("market_key", "side").unique().iter_rows()}
     for row in rows.iter_rows(named=True):
-        market, fixture_id = lines[row["market_key"]], row["fixture_id"]
-        role, roles = role_of(row["side"], market), FIRST_ROLES[market.kind]
-        # As in the law, an entry just before the close has the closing price.
-        if role not in roles or fixtures.close_ts_ms[fixture_id] - row["ts_ms"] < fixtures.horizon_ms:
+        role, either = roles[row["market_key"], row["side"]], FIRST_ROLES[lines[row["market_key"]].kind]
+        close = closes[row["fixture_id"], row["market_key"]]
+        if role not in either or close is None:
             continue
-        close = fixtures.close(fixture_id, market)
-        if close is None:
-            continue
-        prob = close.prob_bps if role is roles[0] else _WHOLE_BPS - close.prob_bps
+        prob = close.prob_bps if role is either[0] else _WHOLE_BPS - close.prob_bps
         entry = row["entry_prob_bps"]
         head = (row[name] for name in ("seq", "fixture_id", "tick_seq", "market_key", "side", "reason"))
-        yield (*head, entry, prob, prob - entry, close.rule, close.error_bps, fixtures.close_ts_ms[fixture_id])
+        yield (*head, entry, prob, prob - entry, close.rule, close.error_bps, row["close_ts_ms"])
 
 
 # The frame and card of decisions on lines that moved.

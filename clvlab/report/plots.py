@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _CLV = "CLV, bps of probability"
 _ALWAYS = (
     "clv", "by_time", "by_probability", "by_side", "fixtures", "entry_and_close", "permutation",
 )  # fmt: skip
+_AWAITED = {"by time", "by probability", "by side", "fixtures", "permutation"}  # drawn from what threads compute
 
 
 class Plots:
@@ -43,12 +45,12 @@ class Plots:
             yield name.replace("_", " "), getattr(self, name)
 
     def svgs(self) -> list[Html]:
-        """Draw all pictures as SVG elements; at the same time a thread moves decisions, outside the interpreter's lock."""
+        """Draw all pictures as SVG elements, while threads compute what the others and the page wait for."""
         drawings, sheet = dict(self.drawings()), self._sheet
-        with ThreadPoolExecutor(1) as pool:
-            moved = pool.submit(lambda: (sheet.permutation, sheet.delay))
-            drawn = {title: svg(draw, title) for title, draw in drawings.items() if title != "permutation"}
-            moved.result()
+        with ThreadPoolExecutor(2) as pool:
+            computed = pool.map(partial(getattr, sheet), ("tables", "permutation", "sign_flips", "delay", "moved_lines"))
+            drawn = {title: svg(draw, title) for title, draw in drawings.items() if title not in _AWAITED}
+            list(computed)
         return [drawn.get(title) or svg(draw, title) for title, draw in drawings.items()]
 
     def clv(self, ax: Axes | None = None) -> Axes:

@@ -45,7 +45,7 @@ from clvlab.statistics import (
     permute_fixtures,
     sign_flip_p_values,
 )
-from clvlab.statistics.clusters import TOP
+from clvlab.statistics.clusters import TOP, side_by_side
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, stacked, summed
 from clvlab.statistics.verdict import SEARCH, verdict_of
@@ -220,8 +220,8 @@ class TearSheet(Exportable):
     @cached_property
     def sign_flips(self) -> dict[str, float | None]:
         """Two-sided p-value of each mean under sign flips by fixture; ``None`` with too few fixtures."""
-        found = {name: sign_flip_p_values(sums, resamples=self.resamples, seed=self.seed) for name, sums in self.sums.items()}
-        return {name: finite(p[0]) if p.size else None for name, p in found.items()}
+        found = sign_flip_p_values(side_by_side(list(self.sums.values())), resamples=self.resamples, seed=self.seed)
+        return {name: finite(float(p)) for name, p in zip(self.sums, found, strict=True)}
 
     @cached_property
     def with_at_close(self) -> Estimate:

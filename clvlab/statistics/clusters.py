@@ -11,6 +11,7 @@ Samples", Review of Economics and Statistics 98(4). Kish (1965), "Survey Samplin
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -43,6 +44,16 @@ class BoundedClusters(Clusters):
     def columns(self, places: npt.NDArray[np.int64]) -> BoundedClusters:
         """Return some columns, in the order of ``places``."""
         return BoundedClusters(*(getattr(self, part.name)[:, places] for part in fields(self)))
+
+
+def side_by_side(each: Sequence[Clusters]) -> Clusters:
+    """Return the columns of several clusters as columns of one, whose rows are not the same clusters."""
+    height = max(len(one.sums) for one in each)
+
+    def joined(parts: Iterable[Floats]) -> Floats:
+        return np.hstack([np.pad(part, ((0, height - len(part)), (0, 0))) for part in parts])
+
+    return Clusters(*(joined(getattr(one, part.name) for one in each) for part in fields(Clusters)))
 
 
 @dataclass(frozen=True, slots=True)

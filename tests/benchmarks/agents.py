@@ -11,7 +11,7 @@ from clvlab.agents.ticks import TickAgent
 from clvlab.engine.agent import Identity, register
 from clvlab.law.tape import Tape
 
-__all__ = ["LAG", "Average", "Every", "Momentum", "momentum"]
+__all__ = ["LAG", "Average", "Every", "Momentum", "decisions_on", "momentum"]
 
 LAG = 20
 
@@ -43,7 +43,7 @@ class Momentum:
         return Identity("momentum", "bench-momentum", "1", {"threshold": self.threshold})
 
     def decide(self, tape: Tape) -> pl.DataFrame:
-        return _decisions(tape, momentum(tape, self.threshold), self.identity.agent_id)
+        return decisions_on(tape, momentum(tape, self.threshold), self.identity.agent_id)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -63,7 +63,7 @@ class Every:
         priced = tape.rows.filter(~pl.col("in_running"), pl.col("prob_bps").is_not_null())
         step = max(1, priced.height // self.count)
         picks = priced.gather_every(step).head(self.count).select("series", "tick_seq", momentum=pl.lit(0, pl.Int32))
-        return _decisions(tape, picks, self.identity.agent_id)
+        return decisions_on(tape, picks, self.identity.agent_id)
 
 
 class Average(TickAgent):
@@ -83,7 +83,8 @@ class Average(TickAgent):
         return book.back(side) if prob - average > 300 else None
 
 
-def _decisions(tape: Tape, picks: pl.DataFrame, agent_id: str) -> pl.DataFrame:
+def decisions_on(tape: Tape, picks: pl.DataFrame, agent_id: str) -> pl.DataFrame:
+    """Back the sides of some rows: ``series``, ``tick_seq`` and ``momentum``, by which each had risen."""
     names = tape.series.select(pl.col("fixture_id", "market_key", "side").gather(picks["series"]))
     reason = pl.format("rose by {} bps over {} ticks", "momentum", pl.lit(LAG))
     claims = {"claimed_edge_bps": pl.lit(None, pl.Int64), "confidence": pl.lit(0.6)}

@@ -1,12 +1,21 @@
 """The same decisions against every close: beside runs that are sealed by each, and a loop over plain rows."""
 
+from dataclasses import replace
 from functools import cache
 
 import polars as pl
 import pytest
 
 import clvlab as cl
+from clvlab.engine.replay import locate, with_seq, with_states
+from clvlab.law.clv import scores
+from clvlab.law.positions import positions
+from clvlab.law.schema import DECISIONS, ClosingPolicy
+from clvlab.packs.writer import write_pack
+from clvlab.report.breakdowns import closes_table, on_offer_table, scored_by_source
+from clvlab.runs.inspector import at_close
 from tests import booked
+from tests.length import length
 
 KEY = ["fixture_id", "tick_seq", "market_key", "side"]
 
@@ -94,3 +103,81 @@ def test_a_run_closed_by_a_book_has_a_whole_sheet(closed_by):
     assert found.permutation is not None
     assert found.delay is not None
     assert found.tables["closes"]["close"].to_list()[0] == "consensus"
+
+
+def scored_by_the_law(run, scored):
+    """Replay the decisions again for each source, as a run that it closes would."""
+    decided = run.evidence.decisions.filter(pl.col("seq").is_in(scored["seq"].implode()))
+    named = decided.with_columns(confidence=pl.lit(None, pl.Float64)).select(
+        pl.col(name).cast(dtype) for name, dtype in DECISIONS.items()
+    )
+    tape, found = run.pack.tape(), []
+    for source in (None, *run.pack.books):
+        window = replace(run.window, close_source=source)
+        again = with_seq([with_states(tape, locate(tape, named), window)])
+        rows = scores(positions(again.decisions, again.closes), window, run.pack.manifest.max_close_age_s)
+        counts = (pl.col("reason") == "scored") & ~at_close(again.decisions, again.closes)
+        found.append(
+            rows.with_columns(pl.when(counts).then(pl.col("clv_bps", "close_prob_bps"))).select(
+                "fixture_id", "clv_bps", "close_prob_bps", "odds_milli", source=pl.lit(source or "consensus")
+            )
+        )
+    return pl.concat(found)
+
+
+def table_by_joins(found):
+    """The prices on offer by joins over keys, book by book."""
+    n = found.filter(pl.col("source") == "consensus").height
+    found = found.with_columns(place=pl.int_range(pl.len()) % n)
+    books = found.filter(pl.col("source") != "consensus").with_columns(most=pl.col("odds_milli").max().over("place"))
+    offered = books.group_by("source").agg(
+        quoted=pl.col("odds_milli").is_not_null().mean(),
+        best=(pl.col("odds_milli") == pl.col("most")).mean(),
+        behind_best_pct=(100 * (1 - pl.col("odds_milli") / pl.col("most"))).mean(),
+    )
+    return offered.sort("source")
+
+
+SHAPES = [
+    pytest.param({"fixtures": 1, "messages": 40}, {}, id="one fixture"),
+    pytest.param({"fixtures": 7, "messages": 50}, {}, id="seven fixtures"),
+    pytest.param({"fixtures": 3, "messages": 2}, {}, id="hardly a message"),
+    pytest.param({"fixtures": 6, "messages": 45}, {"closing_policy": ClosingPolicy.LAST_OPEN}, id="the last open message"),
+    pytest.param({"fixtures": 6, "messages": 45}, {"max_close_age_s": 900}, id="old closes"),
+    pytest.param(
+        {"fixtures": 5, "messages": 45}, {"closing_policy": ClosingPolicy.LAST_OPEN, "max_close_age_s": 400}, id="both"
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(("sizes", "about"), SHAPES)
+def test_all_sources_in_one_pass_score_as_the_law_does_for_each(tmp_path, monkeypatch, sizes, about, missing):
+    seen = 0
+    for seed in range(length(2, 30)):
+        ticks, books = booked.frames(seed, **sizes)
+        if missing:  # a book without a market, and one without a fixture
+            books = books.filter(~((pl.col("book") == "ash") & pl.col("market_key").str.starts_with("OU")))
+            books = books.filter(~((pl.col("book") == "birch") & (pl.col("fixture_id") == 1)))
+        manifest = booked.manifest(sizes["fixtures"]).model_copy(update=about)
+        write_pack(ticks, manifest, tmp_path / f"{seed}", books=books)
+        run = cl.backtest(cl.open_pack(tmp_path / f"{seed}"), at_random, audit=False).source
+        if seed % 2:
+            monkeypatch.setattr("clvlab.packs.reader.SHARD_ROWS", 200)  # several shards
+        sheet = cl.backtest(cl.open_pack(tmp_path / f"{seed}"), at_random, audit=False).tear_sheet()
+
+        found = scored_by_source(run, sheet.scored)
+
+        assert (
+            found.with_columns(pl.col("source").cast(pl.String))
+            .select("fixture_id", "clv_bps", "close_prob_bps", "odds_milli", "source")
+            .equals(scored_by_the_law(run, sheet.scored))
+        )
+        if sheet.scored.height:
+            seen += found["clv_bps"].count()
+            offered = on_offer_table(found, 0.95)
+            by_joins = table_by_joins(found.with_columns(pl.col("source").cast(pl.String)))
+            for name in ("quoted", "best", "behind_best_pct"):
+                assert offered[name].to_list() == pytest.approx(by_joins[name].to_list(), nan_ok=True)
+            assert closes_table(found, 0.95)["close"].to_list()[0] == "consensus"
+    assert seen or sizes["messages"] == 2

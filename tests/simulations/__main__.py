@@ -18,6 +18,7 @@ def main() -> None:
         families.table(rounds),
         nulls.table(rounds),
         moving.table(max(rounds // 5, 1)),
+        moving.level_table(10 * rounds),
         after.table(rounds),
     ):
         sys.stdout.write(table + "\n\n")

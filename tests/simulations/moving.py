@@ -90,6 +90,44 @@ def moved(
     return tuple(np.array(rows).T)
 
 
+LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5)
+
+
+def levels(rounds: int, seed: int = 1, *, fixtures: int = 40, ticks: int = 12, draws: int = 199) -> dict[float, float]:
+    """How often the p of the permutation is at most each level where there is nothing to know.
+
+    The decisions are themselves moved to random fixtures first, so that draws and decisions are exchangeable.
+    """
+    rng, p_values = np.random.default_rng(seed), []
+    for number in range(rounds):
+        found = paths(rng, fixtures, ticks)
+        backed = entries(found)
+        mixed = rng.permutation(fixtures)
+        there = found[mixed[backed["fixture_id"].to_numpy() - 1]]
+        entry, first = there[np.arange(len(there)), backed["tick_seq"].to_numpy()], backed["side"].to_numpy() == "part1"
+        own = found[backed["fixture_id"].to_numpy() - 1, backed["tick_seq"].to_numpy()]
+        favourite = np.where(first, own >= 5000, own < 5000)  # of two equals, the first is the favourite
+        up = favourite == (entry >= 5000)
+        moved_to = backed.with_columns(
+            fixture_id=pl.Series(mixed[backed["fixture_id"].to_numpy() - 1] + 1),
+            side=pl.Series(np.where(up, "part1", "part2")),
+            clv_bps=pl.Series(np.where(up, there[:, -1] - entry, entry - there[:, -1])),
+        )
+        if moved_to.height:
+            p_values.append(permute_fixtures(tape_of(found), moved_to, Window(), draws=draws, seed=number).p_value)
+    return {level: float(np.mean(np.array(p_values) <= level)) for level in LEVELS}
+
+
+def level_table(rounds: int) -> str:
+    """How often the sequential p is at most each level, in seeds of 500 nulls, and what chance allows (two standard errors)."""
+    each = [levels(500, seed) for seed in range(1, 1 + max(rounds // 500, 1))]
+    lines = [f"{500 * len(each):,} nulls of 40 fixtures x 12 ticks, 199 draws at most | p of the choice is at most it"]
+    for level in LEVELS:
+        error = 2 * np.sqrt(level * (1 - level) / (500 * len(each)))
+        lines.append(f"{level:.2f} +- {error:.4f} | {np.mean([one[level] for one in each]):.4f}")
+    return "\n".join(lines)
+
+
 def table(rounds: int) -> str:
     """Means and how often each p is at most 5 %."""
     lines = [f"{rounds:,} tapes of 120 fixtures x 60 ticks | mean CLV | in other fixtures | choice at 5 % | acting now at 5 %"]

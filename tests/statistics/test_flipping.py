@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from clvlab.statistics import Clusters, cluster_errors, sign_flip_p_values
+from clvlab.statistics.clusters import side_by_side
 from tests.length import length
 from tests.simulations import means
 
@@ -79,3 +80,18 @@ def test_a_coin_is_beaten_as_rarely_as_it_says(sizes, errors):
 
 def test_skewness_rejects_more_often_and_the_tables_say_so():
     assert 0.06 <= means.flip_size(means.drawn(400, 30, "pareto", "lognormal")) <= 0.16
+
+
+def test_columns_of_any_sizes_have_the_p_values_that_each_has_alone():
+    rng = np.random.default_rng(6)
+    for seed in range(length(40, 1_000)):
+        each = []
+        for size in rng.choice([0, 1, 4, 5, 8, 14, 15, 16, 40, 200], rng.integers(1, 5)):
+            counts = rng.integers(0, 4, (size, 1)).astype(float)
+            sums = np.rint(rng.normal(rng.choice([0, 1]), 3, (size, 1))) * counts * rng.choice([0, 1, 1, 1])
+            each.append(Clusters(sums, counts, sums**2))
+
+        together = sign_flip_p_values(side_by_side(each), resamples=99, seed=seed)
+
+        alone = [sign_flip_p_values(one, resamples=99, seed=seed)[0] for one in each]
+        assert np.array_equal(together, alone, equal_nan=True)

@@ -11,12 +11,16 @@ from clvlab.statistics.moved_lines import (
     VERSION,
     LineQuote,
     Model,
+    UnquotedLine,
     leave_one_out,
     moved_close,
+    moved_closes,
     predicted,
     quotes_of,
     scored_by_goals,
 )
+from tests import one_by_one
+from tests.length import length
 from tests.simulations import lines
 
 HANDICAP, TOTAL = "ASIANHANDICAP_PARTICIPANT_GOALS", "OVERUNDER_PARTICIPANT_GOALS"
@@ -219,3 +223,33 @@ def test_hidden_lines_of_txline_are_known_as_the_docs_say(realdata):
 
     documented = lines.REFERENCE.read_text(encoding="utf-8").splitlines()
     assert list(lines.rows("TxLINE", lines_of)) == [line for line in documented if line.startswith("TxLINE,")]
+
+
+def drawn_lines(rng):
+    """Quotes of a fixture, some of them absurd, and one or two lines to price by them."""
+    kinds, scale = (MarketKind.HANDICAP, MarketKind.TOTAL), int(rng.choice([1, 1, 20]))
+    quotes = [
+        LineQuote(
+            kinds[rng.integers(2)],
+            int(rng.integers(-12, 13)) * scale,
+            float(rng.choice([0.0, 1.0, 0.5, 1e-9, *rng.random(4)])),
+            str(rng.integers(3)),
+            is_derived=bool(rng.random() < 0.2),
+        )
+        for _ in range(rng.integers(9))
+    ]
+    goals = bool(rng.random() < 0.7)
+    return [UnquotedLine(kinds[rng.integers(2)], int(rng.integers(-12, 13)), quotes, goals) for _ in range(rng.integers(1, 3))]
+
+
+def test_fits_in_step_are_the_fits_of_each_fixture_alone_bit_for_bit():
+    rng = np.random.default_rng(4)
+    asked = [line for _ in range(length(60, 2_000)) for line in drawn_lines(rng)]
+
+    together = [None if one is None else (one.prob_bps, one.rule.split()[0], one.error_bps) for one in moved_closes(asked)]
+
+    alone = [one_by_one.priced(line.kind, line.quarters, line.quotes, goals=line.goals) for line in asked]
+    assert together == alone
+    assert {one[1] for one in alone if one} == {"alternate", "fitted"}
+    assert any(one and one[2] for one in alone)
+    assert moved_closes([]) == []
