@@ -2,8 +2,7 @@ import gc
 import os
 import shutil
 import sqlite3
-import sys
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,7 +16,6 @@ from clvlab.sources.betfair import history
 from clvlab.sources.betfair.history import Changes
 from tests.length import OVER_POSTGRESQL, length
 from tests.postgres import patient_stores, postgres_server, say
-from tests.warm import warm_agents
 
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
 settings.register_profile(
@@ -52,13 +50,6 @@ def pytest_collection():
 def pytest_unconfigure():
     """Let what was imported be freed again: extensions count at exit what nobody freed."""
     gc.unfreeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _warm_agents():
-    """Fork the processes of agents from one that has their libraries: starting anew takes half a second of processor each."""
-    with warm_agents() if sys.platform == "linux" else nullcontext():
-        yield
 
 
 @pytest.fixture(scope="session")
