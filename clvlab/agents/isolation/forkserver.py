@@ -51,6 +51,7 @@ class Forked:
         self._life, self.stdin, self.stdout = life, stdin, stdout
         self._lock = Lock()
         self._status: int | None = None
+        finalize(self, life.close)
 
     @property
     def pid(self) -> int | None:
@@ -77,17 +78,23 @@ class Forked:
     def kill(self) -> None:
         with self._lock:
             handle = self._known[1]
-        if handle is not None:
-            with suppress(ProcessLookupError):
+        with suppress(OSError):  # it has ended
+            if handle is None:
+                self._life.shutdown(socket.SHUT_RDWR)  # it ends if it comes
+            else:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
 
     def _ended(self, timeout_s: float | None) -> int | None:
         with self._lock:
-            if self._status is None and self._known[1] is None:
-                self._status = -signal.SIGKILL
-            if self._status is None and select.select([self._life], [], [], timeout_s)[0]:
-                self._status = int(self._life.recv(_MESSAGE) or -signal.SIGKILL)
-                self._life.close()
+            lives = self._status is None and self._known[1] is not None
+        if lives:
+            waits = select.poll()
+            waits.register(self._life, select.POLLIN)
+            if not waits.poll(None if timeout_s is None else timeout_s * 1000):
+                return None
+        with self._lock:
+            if self._status is None:
+                self._status = int((lives and self._life.recv(_MESSAGE)) or -signal.SIGKILL)
             return self._status
 
 
@@ -115,10 +122,11 @@ class ForkServer:
 
     def fork(self, settings: str) -> Forked:
         """Return a process that works in this one's folder; it never comes if the server ends before."""
+        folder = os.open(".", os.O_PATH)
         requests, answers = os.pipe(), os.pipe()
         life, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         life.settimeout(_START_S)
-        theirs = [requests[0], answers[1], other.detach(), os.open(".", os.O_PATH)]
+        theirs = [requests[0], answers[1], other.detach(), folder]
         stdin = os.fdopen(requests[1], "wb")
         try:
             socket.send_fds(self._control, [b"fork"], theirs)
@@ -165,7 +173,10 @@ class ForkServers:
                 self._close()
                 self._key, self._servers = key, [ForkServer(environment), ForkServer(environment)]
             server = self._servers[other]
-            return server.fork(settings) if server.alive else None
+            try:
+                return server.fork(settings) if server.alive else None
+            except OSError:  # a process that is started may do with less, or says what is missing
+                return None
 
     def close(self) -> None:
         with self._lock:
@@ -233,7 +244,9 @@ def main() -> None:
         return
     _import_libraries()
     _leave_threads(control, ends)
-    _become(*_next_fork(control, ends), ends)
+    files = _next_fork(control, ends)
+    control.detach()  # what is closed by number may not be closed again
+    _become(*files, ends)
     requests, answers = pipes()
     answer_all(json.loads(requests.readline()), requests, answers, forked=True)
 
@@ -310,8 +323,9 @@ def _become(requests: int, answers: int, life: int, folder: int, ends: int) -> N
     os.dup2(requests, 0)
     os.dup2(answers, 1)
     _close_all_but(0, 1, 2)
-    for name in _NO_THREADS:
-        del os.environ[name]
+    for name, setting in _NO_THREADS.items():  # Polars adds it to settings of its own
+        if rest := os.environ.pop(name, "").removesuffix(setting).removesuffix(","):
+            os.environ[name] = rest
 
 
 def _report(child: int, life: int, ends: int) -> None:
