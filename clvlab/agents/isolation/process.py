@@ -33,6 +33,7 @@ from clvlab.agents.isolation.frames import (
     AgentSetup,
     FrameError,
     FrameKind,
+    ProcessSetup,
     Request,
     read_frame,
     read_head,
@@ -144,7 +145,7 @@ class AgentProcess:
         self._left = self.has_seen = False
         self.silent = silent
         self._written: tuple[ref[Tape], Path] | None = None
-        settings = {
+        settings: ProcessSetup = {
             "grows": grows,
             "folder": str(Path(self._folder.name).resolve()),
             "memory_mb": limits.memory_mb,

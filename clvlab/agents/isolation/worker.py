@@ -14,7 +14,16 @@ from collections.abc import Callable
 from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
 
-from clvlab.agents.isolation.frames import AgentSetup, FrameKind, Request, read_frame, read_step, write_frame, write_step
+from clvlab.agents.isolation.frames import (
+    AgentSetup,
+    FrameKind,
+    ProcessSetup,
+    Request,
+    read_frame,
+    read_step,
+    write_frame,
+    write_step,
+)
 from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
@@ -46,7 +55,7 @@ def main() -> None:
     answer_all(json.loads(sys.argv[1]), requests, answers)
 
 
-def answer_all(settings: dict[str, Any], requests: BinaryIO, answers: BinaryIO, *, forked: bool = False) -> None:
+def answer_all(settings: ProcessSetup, requests: BinaryIO, answers: BinaryIO, *, forked: bool = False) -> None:
     """Sandbox this process as the settings say, and answer requests; a forked one that can't be sandboxed answers none.
 
     Steps: 1. limit memory, sandbox, and report how far that holds; 2. load libraries, limit further mappings, load the agent;
