@@ -107,7 +107,7 @@ class ForkServer:
             # A group of its own: Ctrl-C reaches this process, which ends those that it asks.
             self._process = subprocess.Popen(  # noqa: S603  this interpreter and this module
                 [sys.executable, "-P", "-m", _MODULE],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={**environment, **_NO_THREADS},
@@ -244,9 +244,9 @@ def main() -> None:
         return
     _import_libraries()
     _leave_threads(control, ends)
-    files = _next_fork(control, ends)
+    requests_file, answers_file, life, folder = _next_fork(control, ends)
     control.detach()  # what is closed by number may not be closed again
-    _become(*files, ends)
+    _become(requests_file, answers_file, life, folder, ends)
     requests, answers = pipes()
     answer_all(json.loads(requests.readline()), requests, answers, forked=True)
 
