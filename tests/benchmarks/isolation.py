@@ -94,7 +94,7 @@ def main() -> int:
 def _backtests(rounds: int) -> int:
     """Time audited backtests of a small feed, with forked and with started processes in turn, and print what audits took."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    own = isolated(rising)
+    own = isolated(rising, params={"rise_bps": 100})
     ways = {"forked": process._SERVERS.fork, "started": lambda *_, **__: None}
     seconds: dict[tuple[str, str], list[float]] = {}
     events = set[bytes]()
@@ -114,9 +114,7 @@ def _backtests(rounds: int) -> int:
                         seconds.setdefault((way, "processor"), []).append(_processor() - spent)
                     events.add(sealed.evidence.decisions.write_ndjson().encode())
         audit = lookahead_audit(own, tape, seed=_SEED)
-    share = (
-        f"{len(audit.cuts)} prefixes of {tape.messages.height:,} messages, and {len(audit.fixture_ids)} fixture(s) of as many"
-    )
+    share = f"{len(audit.cuts)} of {tape.messages.height:,} prefixes, for {audit.decisions.height:,} decisions"
     figures = [
         Figure(f"audited backtest of {tape.rows.height:,} ticks", f"{way}, {kind}", "s", spread(values))
         for (way, kind), values in seconds.items()
