@@ -41,7 +41,7 @@ _UMASK = 0o022
 _INHERITED = ("Uid:", "Gid:", "Groups:", "Cap", "NoNewPrivs:", "Seccomp", "Cpus_allowed:", "Mems_allowed:")
 
 
-class Forked:
+class ForkProcess:
     """A forked process, by the part of ``subprocess.Popen`` that its parent uses; it may be still to come.
 
     ``life`` is a socket to the process that waits for it, which first tells its number, and at last how it ended.
@@ -120,7 +120,7 @@ class ForkServer:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def fork(self, settings: str) -> Forked:
+    def fork(self, settings: str) -> ForkProcess:
         """Return a process that works in this one's folder; it never comes if the server ends before."""
         folder = os.open(".", os.O_PATH)
         requests, answers = os.pipe(), os.pipe()
@@ -137,10 +137,11 @@ class ForkServer:
         finally:
             for file in theirs:
                 os.close(file)
-        return Forked(life, stdin, os.fdopen(answers[0], "rb"))
+        return ForkProcess(life, stdin, os.fdopen(answers[0], "rb"))
 
     def close(self) -> None:
         self._control.close()
+        self._process.kill()  # it may still import; what it forked goes on
         self._process.wait()
 
     def forget(self) -> None:
@@ -163,7 +164,7 @@ class ForkServers:
         if sys.platform == "linux":
             os.register_at_fork(after_in_child=self._forget)
 
-    def fork(self, environment: Mapping[str, str], settings: str, *, other: bool) -> Forked | None:
+    def fork(self, environment: Mapping[str, str], settings: str, *, other: bool) -> ForkProcess | None:
         """Return a fork of one server or of the other; ``None`` where the system has no safe one."""
         if sys.platform != "linux":
             return None

@@ -27,7 +27,7 @@ import pyarrow as pa
 from clvlab import errors
 from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, frame_in, most_bytes, most_decisions
-from clvlab.agents.isolation.forkserver import Forked, ForkServers
+from clvlab.agents.isolation.forkserver import ForkProcess, ForkServers
 from clvlab.agents.isolation.frames import (
     NO_STEP,
     AgentSetup,
@@ -170,7 +170,7 @@ class AgentProcess:
             process_group=0 if self._shielded else None,
         )
 
-    def _use(self, process: subprocess.Popen[bytes] | Forked) -> None:
+    def _use(self, process: subprocess.Popen[bytes] | ForkProcess) -> None:
         self._process = process
         self._requests, self._answers = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
 
@@ -188,7 +188,7 @@ class AgentProcess:
         try:
             return self._in_time(lambda: self._answer(FrameKind.READY))
         except AgentFailedError as error:
-            if error.kind != "ProcessEnded" or not isinstance(self._process, Forked):
+            if error.kind != "ProcessEnded" or not isinstance(self._process, ForkProcess):
                 raise
         self._close_pipes()
         self._use(self._started())  # before any code of the agent was loaded; a forked one may not be locked in

@@ -24,7 +24,7 @@ import pytest
 import clvlab as cl
 from clvlab.agents.isolation import process
 from clvlab.agents.isolation.agent import isolated
-from clvlab.agents.isolation.forkserver import Forked, ForkServers
+from clvlab.agents.isolation.forkserver import ForkProcess, ForkServers
 from clvlab.agents.isolation.process import AgentProcess
 from clvlab.agents.isolation.sandbox import can_lock_in
 from clvlab.engine.lookahead import lookahead_audit
@@ -56,7 +56,7 @@ def asked(act=None, **limits):
         own.close()
 
 
-def found(act, kind=Forked, **limits):
+def found(act, kind=ForkProcess, **limits):
     with asked(act, **limits) as (own, ask):
         answer = ask()
         assert type(own._process) is kind
@@ -382,7 +382,7 @@ def test_status_of_a_fork_is_that_of_a_process(monkeypatch):
                 found(act, kind)
             yield str(caught.value)
 
-    forked = list(outcomes(Forked))
+    forked = list(outcomes(ForkProcess))
     with started_alone(monkeypatch):
         assert list(outcomes(subprocess.Popen)) == forked
     assert ["status 3" in forked[0], "status -11" in forked[1]] == [True, True]
@@ -403,7 +403,7 @@ def test_processes_of_many_threads_get_answers_of_their_own():
     for thread in threads:
         thread.join(PATIENCE_S)
 
-    assert answers == {number: (str(number), Forked) for number in range(8)}
+    assert answers == {number: (str(number), ForkProcess) for number in range(8)}
 
 
 # Where a server is not there, or not safe.
@@ -484,7 +484,7 @@ def test_fork_of_this_process_has_servers_of_its_own(servers):
     os.close(theirs)
     os.waitpid(child, 0)
     with os.fdopen(ours) as told:
-        assert re.fullmatch(r"\['calls', 'files'.*, 'Forked', True\]", told.read())
+        assert re.fullmatch(r"\['calls', 'files'.*, 'ForkProcess', True\]", told.read())
 
     assert found(lambda: "forked") == "forked"
     assert server_pids(servers) == pids
@@ -542,7 +542,7 @@ def test_interrupt_reaches_the_user_and_not_the_server():
         time.sleep(0.2)
         os.killpg(own.pid, signal.SIGINT)
 
-        assert own.stdout.readline() == "asked again Forked\n"
+        assert own.stdout.readline() == "asked again ForkProcess\n"
         assert [is_running(pid) for pid in pids[2:]] == [False, False]
         assert own.wait(PATIENCE_S) == 0
         until(lambda: not any(map(is_running, pids)))
