@@ -64,7 +64,7 @@ def pytest_unconfigure():
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm_processes():
-    """Fork processes from one that has their libraries: to start another takes half a second of processor each time."""
+    """Fork what verifies uploads from a process that has its libraries: to start another takes half a second of processor."""
     with warm_processes() if sys.platform == "linux" else nullcontext():
         yield
 

@@ -1,7 +1,4 @@
-"""Processes of agents and uploads that are forked from one that has their libraries: most of what a process takes to start.
-
-A fork is locked in, asked and ended as any other; it only has Polars before its locks. Tests of isolation start their own.
-"""
+"""Processes that verify uploads, forked from one that has their libraries: most of what a process takes to start."""
 
 import array
 import json
@@ -23,11 +20,11 @@ LEFT_BEHIND = {"polars-ooc-clea"}
 
 
 class Nursery:
-    """A process that forks those of agents or of uploads, in one environment."""
+    """A process that forks those of uploads, in one environment."""
 
-    def __init__(self, kind, environment):
+    def __init__(self, environment):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-P", __file__, kind, str(theirs.fileno())]
+        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
         own = {"env": environment | NO_THREADS, "pass_fds": [theirs.fileno()], "stdin": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, **own)
         theirs.close()
@@ -36,11 +33,11 @@ class Nursery:
         self._forking = Lock()  # numbers come in the order of what was asked for, by one thread at a time
         Thread(target=self._listen, daemon=True).start()
 
-    def fork(self, work, *, shielded=False):
+    def fork(self, work):
         requests, answers = os.pipe(), os.pipe()
         files = array.array("i", [requests[0], answers[1]])
         with self._forking, self._changed:
-            self._socket.sendmsg([json.dumps([work, shielded]).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+            self._socket.sendmsg([json.dumps(work).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
             self._changed.wait_for(lambda: self._begun or self._closed)
             assert self._begun, "the process that forks others has ended: its errors say why"
             pid = self._begun.pop()
@@ -76,7 +73,7 @@ class Nursery:
 
 
 class Forked:
-    """A forked process, by the part of ``subprocess.Popen`` that ``AgentProcess`` uses."""
+    """A forked process, by the part of ``subprocess.Popen`` that its parent uses."""
 
     def __init__(self, nursery, pid, stdin, stdout):
         self._nursery, self.pid, self.stdin, self.stdout = nursery, pid, stdin, stdout
@@ -103,55 +100,32 @@ class Forked:
 
 @contextmanager
 def warm_processes():
-    """Fork the processes of agents, as long as nothing in their environment is ours, and those that verify uploads."""
-    from clvlab.agents.isolation import process
+    """Fork the processes that verify uploads."""
     from clvlab.arena.uploads import uploads
 
     nurseries, starting = {}, Lock()
 
-    def nursery(kind, env):
-        key = (kind, *sorted(env.items()))
+    def nursery(env):
+        key = tuple(sorted(env.items()))
         with starting:
             if key not in nurseries:
-                nurseries[key] = Nursery(kind, env)
+                nurseries[key] = Nursery(env)
         return nurseries[key]
-
-    def start_agent(command, *, env, process_group, **pipes):
-        settings = command[-1]
-        if json.loads(settings)["network"]:
-            return subprocess.Popen(command, env=env, process_group=process_group, **pipes)
-        return nursery("agent", env).fork(settings, shielded=process_group == 0)
 
     def start_upload(_, *, cwd, env, **_pipes):
         own = {"TMPDIR": env["TMPDIR"]}
-        forked = nursery("upload", {name: value for name, value in env.items() if name not in own}).fork([str(cwd), own])
+        forked = nursery({name: value for name, value in env.items() if name not in own}).fork([str(cwd), own])
         for pipe in (forked.stdin, forked.stdout):
             pipe.close()
         return forked
 
-    def standing_in(start):
-        return SimpleNamespace(**vars(subprocess) | {"Popen": start})
-
+    standing_in = SimpleNamespace(**vars(subprocess) | {"Popen": start_upload})
     try:
-        with (
-            patch.object(process, "subprocess", standing_in(start_agent)),
-            patch.object(uploads, "subprocess", standing_in(start_upload)),
-        ):
+        with patch.object(uploads, "subprocess", standing_in):
             yield
     finally:
         for nursery in nurseries.values():
             nursery.close()
-
-
-def agent():
-    import clvlab.agents.columnar  # noqa: F401  with Polars
-    from clvlab.agents.isolation.worker import main
-
-    def run(settings):
-        sys.argv = ["worker", settings]
-        main()
-
-    return run
 
 
 def upload():
@@ -201,7 +175,7 @@ def main(run, number):
             message, files, _, _ = socket.recv_fds(channel, MAX_BYTES, 2)
             if not message:
                 os._exit(0)
-            work, shielded = json.loads(message)
+            work = json.loads(message)
             if pid := os.fork():
                 for file in files:
                     os.close(file)
@@ -210,8 +184,6 @@ def main(run, number):
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            if shielded:
-                os.setpgid(0, 0)
             become(run, work, *files)
 
 
@@ -243,4 +215,4 @@ def become(run, work, requests, answers):
 
 
 if __name__ == "__main__":
-    main({"agent": agent, "upload": upload}[sys.argv[1]](), int(sys.argv[2]))
+    main(upload(), int(sys.argv[1]))

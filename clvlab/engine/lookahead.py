@@ -285,7 +285,7 @@ def _audited(plan: _Plan, tape: Tape, whole: pl.DataFrame, processes: _Processes
     moved = _moved_by(timed, answers)
     name = agent.identity.agent_id
     if not _same(whole, grown):
-        with fresh(agent, silent=True) as fourth:
+        with fresh(agent, silent=True, grows=True) as fourth:  # not of the same addresses in memory as the first
             again = decisions_of(fourth, tape)
         if not _same(whole, again):
             raise AgentError(f"agent {name!r} is not deterministic: asked again over the same tape it answers differently")

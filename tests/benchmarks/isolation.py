@@ -2,22 +2,29 @@
 
 A job is one question: a process that starts, one that is kept, one that is asked step by step, an audit, a sealed backtest.
 The tapes are the pack ``starter``, the pack ``season``, and a feed of one, four and sixteen sixteenths of the ticks. Beside
-each answer stands the time of the same agent called in this process.
+each answer stands the time of the same agent called in this process. ``--only-backtests`` measures audited backtests of a feed
+of 10,000 ticks alone, with processes that are forked and, in turn, with processes that are started.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import os
+import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import polars as pl
 
 import clvlab as cl
+from clvlab.agents.isolation import process
 from clvlab.agents.isolation.agent import isolated
 from clvlab.arena.packs import bundled_catalog
 from clvlab.engine.lookahead import lookahead_audit
@@ -32,6 +39,8 @@ from tests.factories import performed
 
 _SEED = 7
 _MOST_TICKS = 1_000_000
+_FEW_TICKS = 10_000
+_SUBREAPER = 36  # of prctl: processes whose parent has ended become this one's, so that their time is counted
 
 
 @cl.strategy(agent_id="rising")
@@ -49,7 +58,10 @@ def main() -> int:
     parser.add_argument("--ticks", type=int, default=10_000_000, help="of the largest tape")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, metavar="report.json")
+    parser.add_argument("--only-backtests", action="store_true", help="audited, of 10,000 ticks")
     asked = parser.parse_args()
+    if asked.only_backtests:
+        return _backtests(asked.rounds)
     packs = {name: bundled_catalog().open(name) for name in ("starter", "season")}
     with tempfile.TemporaryDirectory(prefix="clvlab-isolation-") as name:
         for share in (16, 4, 1):
@@ -77,6 +89,48 @@ def main() -> int:
         }
         asked.json.write_text(json.dumps(report, indent=2) + "\n")
     return 0 if equality.holds else 1
+
+
+def _backtests(rounds: int) -> int:
+    """Time audited backtests of a small feed, with forked and with started processes in turn, and print what audits took."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    own = isolated(rising, params={"rise_bps": 100})
+    ways = {"forked": process._SERVERS.fork, "started": lambda *_, **__: None}
+    seconds: dict[tuple[str, str], list[float]] = {}
+    events = set[bytes]()
+    with tempfile.TemporaryDirectory(prefix="clvlab-isolation-") as name:
+        folder = Path(name) / "feed"
+        write_feed(folder, _FEW_TICKS, _SEED)
+        pack = Catalog(folder).open(PACK)
+        tape = pack.tape()
+        for number in range(rounds + 1):
+            for way, fork in ways.items():
+                with patch.object(process._SERVERS, "fork", fork):
+                    spent, start = _processor(), time.perf_counter()
+                    sealed = performed(pack, own)
+                    wall = time.perf_counter() - start
+                    if number:  # the first starts servers, and reads libraries into memory
+                        seconds.setdefault((way, "wall"), []).append(wall)
+                        seconds.setdefault((way, "processor"), []).append(_processor() - spent)
+                    events.add(sealed.evidence.decisions.write_ndjson().encode())
+        audit = lookahead_audit(own, tape, seed=_SEED)
+    share = f"{len(audit.cuts)} of {tape.messages.height:,} prefixes, for {audit.decisions.height:,} decisions"
+    figures = [
+        Figure(f"audited backtest of {tape.rows.height:,} ticks", f"{way}, {kind}", "s", spread(values))
+        for (way, kind), values in seconds.items()
+    ]
+    sys.stdout.write(f"{table(figures)}\n\nAn audit compares {share}: {audit.blind}\n")
+    return 0 if len(events) == 1 else 1
+
+
+def _processor() -> float:
+    """Return the seconds of processor of this process and of all that it has started and that have ended."""
+    time.sleep(0.2)
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _starts(rounds: int) -> Iterator[Figure]:

@@ -26,6 +26,16 @@ class FrameKind(Enum):
     FAILURE = b"F"  # JSON: kind, message and traceback
 
 
+class ProcessSetup(TypedDict):
+    """What a process is told before it is locked in: whether its tapes grow, and what it may use."""
+
+    grows: bool
+    folder: str
+    memory_mb: int
+    network: bool
+    reads: Sequence[str]
+
+
 class AgentSetup(TypedDict):
     """Configuration in a request: parameters that differ, name, and the config that a run of the agent sealed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
@@ -26,11 +27,13 @@ import pyarrow as pa
 from clvlab import errors
 from clvlab.agents.isolation.code import Code
 from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, frame_in, most_bytes, most_decisions
+from clvlab.agents.isolation.forkserver import ForkProcess, ForkServers
 from clvlab.agents.isolation.frames import (
     NO_STEP,
     AgentSetup,
     FrameError,
     FrameKind,
+    ProcessSetup,
     Request,
     read_frame,
     read_head,
@@ -108,6 +111,8 @@ _MAX_JSON = 1 << 20  # parsed, it takes some twenty times as much memory
 _LIMITS = dict.fromkeys(FrameKind, _MAX_JSON)
 _MAX_PRINTED = 1 << 20  # for each question, all its steps together
 _PATIENCE_S = 1
+_SERVERS = ForkServers()
+atexit.register(_SERVERS.close)
 # The whole environment of an agent: any other variable would be input that no seal names.
 _ENVIRONMENT = {
     "HOME": "/",
@@ -140,37 +145,54 @@ class AgentProcess:
         self._left = self.has_seen = False
         self.silent = silent
         self._written: tuple[ref[Tape], Path] | None = None
-        settings = {
+        settings: ProcessSetup = {
             "grows": grows,
             "folder": str(Path(self._folder.name).resolve()),
             "memory_mb": limits.memory_mb,
             "network": limits.network,
             "reads": [str(path) for path in (*limits.reads, *limits.named)],
         }
+        self._settings, self._shielded = json.dumps(settings), shielded
+        begin_resident(limits.reads)  # while the process starts
+        forked = None if limits.network else _SERVERS.fork(_environment(network=False), self._settings, other=grows)
+        self._use(forked or self._started())
+        self._held: tuple[Held, ...] | None = None
+        self._answered = self._printed = 0
+
+    def _started(self) -> subprocess.Popen[bytes]:
         # -P: a file of the agent's folder must not replace a library.
-        self._process = subprocess.Popen(  # noqa: S603  this interpreter and a module of ours
-            [sys.executable, "-P", "-m", _WORKER, json.dumps(settings)],
+        return subprocess.Popen(  # noqa: S603  this interpreter and a module of ours
+            [sys.executable, "-P", "-m", _WORKER, self._settings],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_environment(network=limits.network),
-            process_group=0 if shielded else None,
+            env=_environment(network=self._limits.network),
+            process_group=0 if self._shielded else None,
         )
-        begin_resident(limits.reads)  # while the process starts
-        self._requests, self._answers = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
-        self._held: tuple[Held, ...] | None = None
-        self._first = self._process.pid  # where the agent runs; it may be one that this one has started
-        self._answered = self._printed = 0
+
+    def _use(self, process: subprocess.Popen[bytes] | ForkProcess) -> None:
+        self._process = process
+        self._requests, self._answers = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
 
     @property
     def held(self) -> tuple[Held, ...]:
         if self._held is None:
             with self._lock:
-                ready = json.loads(self._in_time(lambda: self._answer(FrameKind.READY)))
+                ready = json.loads(self._ready())
                 locked = (Held.CALLS, Held.FILES) if ready["sandbox"] is True else ()
-                self._first = int(ready["process"])
+                self._first = int(ready["process"])  # where the agent runs; it may be one that this one has started
                 self._held = (*locked, *((Held.PROCESSES, Held.ROOT) if ready["namespace"] is True else ()))
         return self._held
+
+    def _ready(self) -> bytes:
+        try:
+            return self._in_time(lambda: self._answer(FrameKind.READY))
+        except AgentFailedError as error:
+            if error.kind != "ProcessEnded" or not isinstance(self._process, ForkProcess):
+                raise
+        self._close_pipes()
+        self._use(self._started())  # before any code of the agent was loaded; a forked one may not be locked in
+        return self._in_time(lambda: self._answer(FrameKind.READY))
 
     @property
     def alive(self) -> bool:

@@ -186,7 +186,7 @@ def enter_own_root(folder: str, reads: Sequence[str], *, network: bool) -> tuple
     readable = (*_SYSTEM, *(_NETWORK if network else ()), folder, *reads)
     visible = {*_python(), *_libraries(), *map(Path, readable), *(own / name for name in (*_OF_ITSELF, "status"))}
     root = Path(folder, "root")
-    root.mkdir()
+    root.mkdir(exist_ok=True)  # another process of this agent may have tried before any code was loaded
     return enter_root(root, visible | {path.resolve() for path in visible}, _holes()), number
 
 

@@ -14,7 +14,16 @@ from collections.abc import Callable
 from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
 
-from clvlab.agents.isolation.frames import AgentSetup, FrameKind, Request, read_frame, read_step, write_frame, write_step
+from clvlab.agents.isolation.frames import (
+    AgentSetup,
+    FrameKind,
+    ProcessSetup,
+    Request,
+    read_frame,
+    read_step,
+    write_frame,
+    write_step,
+)
 from clvlab.agents.isolation.sandbox import end_with, enter_own_root, limit_mappings, limit_memory, lock_in
 
 if TYPE_CHECKING:
@@ -43,19 +52,24 @@ class _PrintStream(TextIOBase):
 
 
 def main() -> None:
-    """Sandbox this process as the first argument (JSON) says, and answer requests.
+    requests, answers = pipes()
+    answer_all(json.loads(sys.argv[1]), requests, answers)
 
-    Steps: 1. keep the two pipes private; 2. limit memory, sandbox, and report how far that holds; 3. load libraries, limit
-    further mappings, load the agent; 4. answer.
+
+def answer_all(settings: ProcessSetup, requests: BinaryIO, answers: BinaryIO, *, forked: bool = False) -> None:
+    """Sandbox this process as the settings say, and answer requests; a forked one that can't be sandboxed answers none.
+
+    Steps: 1. limit memory, sandbox, and report how far that holds; 2. load libraries, limit further mappings, load the agent;
+    3. answer.
     """
-    settings = json.loads(sys.argv[1])
-    requests, answers = _pipes()
     apart, number = enter_own_root(settings["folder"], settings["reads"], network=settings["network"])
     parent = os.getppid()
     limit_memory(settings["memory_mb"])
     locked = lock_in([settings["folder"], *settings["reads"]], network=settings["network"])
     if os.name == "posix":  # a thread that is older than the sandbox would not be in it
         end_with(parent)
+    if forked and not locked:  # it could reach what it was forked from
+        return
     write_frame(answers, FrameKind.READY, json.dumps({"sandbox": locked, "namespace": apart, "process": number}).encode())
     sys.stdout, sys.stderr = _PrintStream(answers, FrameKind.OUT), _PrintStream(answers, FrameKind.ERR)
     agent: Any = None
@@ -84,8 +98,8 @@ def main() -> None:
         write_frame(answers, *answer)
 
 
-def _pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Move the pipes away from where an agent would read or print by accident."""
+def pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Move this process's pipes away from where an agent would read or print by accident."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
