@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from clvlab.base.invocation import command
 from clvlab.errors import PackTamperedError, UnknownPackError
 from clvlab.packs import lookup
 from clvlab.packs.catalog import Catalog
@@ -14,7 +13,6 @@ from clvlab.packs.lookup import bundled_catalog, pack_folder
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import is_url
-from clvlab.packs.verification import verify_pack
 from clvlab.packs.views.view_file import VIEW_FILE, finder, folders_of, is_view_file, made_again, open_view, read_view
 
 __all__ = [
@@ -81,6 +79,8 @@ def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda d
 
     For a view file all its packs are verified. ``tell`` receives the number of verified rows of a folder's ticks, and of all.
     """
+    from clvlab.packs.verification import verify_pack
+
     if is_view_file(where):
         pack = open_pack(where)
         for folder in folders_of(pack):
@@ -125,6 +125,8 @@ def catalog_at(folder: Path) -> Catalog:
     PackFormatError
         The allowlist can't be read.
     """
+    from clvlab.base.invocation import command
+
     catalog = Catalog(folder)
     if not catalog.entries():
         raise UnknownPackError(

@@ -46,10 +46,10 @@ from clvlab.errors import FeedError
 from clvlab.packs.lookup import open_pack
 from clvlab.report.headline import headline_of
 from clvlab.report.run_list import DEFAULT_RUNS
+from clvlab.runs.live import GRACE_S
 from clvlab.runs.live.feed import feed_at
 from clvlab.runs.live.paper import run_live
 from clvlab.runs.live.request import LiveRequest
-from clvlab.runs.live.spec import GRACE_S
 from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run
 from clvlab.runs.run_folder import LOCAL, FolderRecorder

@@ -10,7 +10,6 @@ from clvlab.errors import UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack
-from clvlab.packs.verification import verify_pack
 from clvlab.packs.views.view_file import is_view_file
 
 _MAX_PATH = 4096
@@ -33,6 +32,8 @@ def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:
     PackFormatError, PackTamperedError
         The folder is not a sound pack.
     """
+    from clvlab.packs.verification import verify_pack
+
     catalog = catalog or bundled_catalog()
     folder = pack_folder(where, catalog)
     return catalog.open(where) if isinstance(where, str) and where in catalog.entries() else verify_pack(folder)

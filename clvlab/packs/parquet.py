@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq  # imported where a file is read by it: no pack on this disk is
 
 MAX_FOOTER_BYTES = 4 << 20
 MAX_PAGE_BYTES = 128 << 20
@@ -163,6 +164,8 @@ def parquet_schema(source: Path) -> pa.Schema:
     OSError, pyarrow.ArrowException
         The file is not Parquet.
     """
+    import pyarrow.parquet as pq
+
     with _content(source) as content:
         _groups(content)
     return pq.read_schema(source)
@@ -174,6 +177,8 @@ def opened(source: Path, columns: Sequence[str], buffer_size: int = 0) -> pq.Par
     A text that every row names is then read once. Within lists pyarrow can't read dictionaries where a column stops using one,
     so there the longest text counts for each value.
     """
+    import pyarrow.parquet as pq
+
     repeating = check_parquet(source, columns)
     fields = pq.read_schema(source)
     texts = [field.name for field in fields if _known(field.name) in repeating and not pa.types.is_nested(field.type)]
@@ -201,6 +206,8 @@ def _repeated_bytes(column: pa.Array) -> int:
     """Return the bytes of a dictionary column's texts when written out; 0 for other columns."""
     if not pa.types.is_dictionary(column.type):
         return 0
+    import pyarrow.compute as pc
+
     column.validate(full=True)  # an index beyond the dictionary would be followed
     return pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py() or 0
 
