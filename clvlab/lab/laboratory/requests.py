@@ -165,13 +165,16 @@ def live_request(
 
 def agent_in_steps(agent: Any, *, stepped: Any) -> Any:
     """Return an agent, wrapped for step-by-step isolation if ``stepped``."""
-    from clvlab.agents.isolation.agent import step_by_step
-
     if type(stepped) is not bool:
         raise ArgumentError(f"stepped is True or False, not {stepped!r:.80}")
     if stepped and names_template(agent):
         raise AgentError(f"stepped=True is for an agent of yours, and {agent!r:.200} is a template, which needs no isolation")
-    return step_by_step(agent) if stepped else agent
+    if not stepped:
+        return agent
+
+    from clvlab.agents.isolation.agent import step_by_step
+
+    return step_by_step(agent)
 
 
 def run_request(
@@ -191,12 +194,13 @@ def run_request(
 
 def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
     """Return the spec of an agent."""
-    from clvlab.agents.coercion import as_agent
+    if not isinstance(agent, str):
+        from clvlab.agents.coercion import as_agent
 
-    own = agent if isinstance(agent, str) else as_agent(agent)
+        agent = as_agent(agent)
     if params is not None and not isinstance(params, Mapping):
         raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {value_text(params)}")
-    return AgentSpec(own, dict(params or {}))
+    return AgentSpec(agent, dict(params or {}))
 
 
 @dataclass(frozen=True)
