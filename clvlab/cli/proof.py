@@ -34,7 +34,6 @@ def further(
     run: Path, *, second_opinion: bool, replay: bool, pack: str | None, agents: Sequence[IsolatedAgent]
 ) -> dict[str, tuple[bool, str]]:
     """Return the optional checks (SQL scores, prices, replay): whether each agrees, and a sentence on its comparison."""
-    from clvlab.arena import replays
     from clvlab.arena.runs import bundles
     from clvlab.runs import run_folder
 
@@ -47,9 +46,13 @@ def further(
             opinion = by_sql(sealed.events, sealed.scores)
             found["second_opinion"] = (opinion.agrees, opinion.detail)
         if replay:
+            from clvlab.arena import replays
+
             again = replays.replay_run(sealed, receipts, pack=pack, agents=agents, view=run_folder.view(run))
             found["replay"] = (again.agrees, again.detail)
         elif pack is not None:
+            from clvlab.arena import replays
+
             prices = replays.prices_again(sealed, pack, run_folder.view(run))
             found["prices"] = (prices.agrees, prices.detail)
     except EvidenceError as error:  # the checks fail too, and are printed

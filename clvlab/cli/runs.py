@@ -21,6 +21,7 @@ from clvlab.words import counted
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from rich.table import Table
 
+    from clvlab.agents.isolation.agent import IsolatedAgent
     from clvlab.packs.reader import Pack
     from clvlab.proof.checks import Check
     from clvlab.proof.verify import Verification
@@ -175,7 +176,6 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the proof of runs, bundles or disclosures; exit 1 if a seal is broken or a check fails."""
-    from clvlab.agents.isolation.agent import isolated
     from clvlab.arena.runs import bundles
     from clvlab.runs import run_folder
 
@@ -186,7 +186,11 @@ def verify(
     found = [find_run(name, runs_folder) for name in run]
     of_runs = {"second_opinion": second_opinion, "replay": replay, "pack": pack, "trust": trust}
     goes_with("runs and bundles, not disclosures", not any(map(bundles.is_disclosure, found)), **of_runs)
-    agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
+    agents: list[IsolatedAgent] = []
+    if agent:
+        from clvlab.agents.isolation.agent import isolated
+
+        agents = [isolated(one, reads=reads or [], network=network) for one in agent]
 
     def judge(path: Path) -> _Judged:
         if bundles.is_disclosure(path):
