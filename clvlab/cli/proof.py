@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -23,8 +24,11 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
     from clvlab.anchor.settings import AnchorSettings
 
 
-def anchor_settings() -> AnchorSettings:
-    """Return chain, key and trusted signers from ``CLVLAB_ANCHOR_*``."""
+def anchor_settings() -> AnchorSettings | None:
+    """Return chain, key and trusted signers from ``CLVLAB_ANCHOR_*``; ``None`` without any of these variables."""
+    if not any(name.upper().startswith("CLVLAB_ANCHOR") for name in os.environ):
+        return None
+
     from clvlab.anchor.settings import anchor_from_environment
 
     return anchor_from_environment()
@@ -62,13 +66,14 @@ def further(
 
 def anchor(run: RunArgument, as_json: JsonOption = False) -> None:
     """Write the manifest hash of a sealed run as a memo on the chain that CLVLAB_ANCHOR_* names, exactly once."""
+    from clvlab.anchor.settings import anchor_from_environment
     from clvlab.runs import run_folder
 
     with (
         interruptible(lambda: "the memo may have been sent; the same command finds it, and sends no other"),
         err.status("anchoring"),
     ):
-        done = run_folder.anchor_run(run, anchor_settings())
+        done = run_folder.anchor_run(run, anchor_from_environment())
     record = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
     if as_json:
         print_json(record)

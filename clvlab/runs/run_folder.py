@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from clvlab.anchor import anchorer_of
 from clvlab.anchor.records import AnchorRecord, FolderRecords
-from clvlab.anchor.settings import AnchorSettings
 from clvlab.errors import AnchorError, LogConflictError
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
@@ -17,6 +16,7 @@ from clvlab.proof.verify import Verification, verify
 from clvlab.store.folder import held_of, read_receipts, read_run, read_view, write_run
 
 if TYPE_CHECKING:  # imported where it is used, so that a first verification waits for nothing else
+    from clvlab.anchor.settings import AnchorSettings
     from clvlab.api.runs import InspectorRecord
     from clvlab.log.log import LogStore
     from clvlab.runs.execute import Commitment
@@ -145,8 +145,10 @@ def record_of(path: Path, run_id: str) -> AnchorRecord | None:
 
 def verify_with_chain(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Verify a stored run. If the settings name a chain, ask that chain about the anchor."""
-    run, settings = read_run(path), settings or AnchorSettings()
-    chosen = anchorer_of(settings, FolderRecords(path))
+    run = read_run(path)
+    chosen = anchorer_of(settings, FolderRecords(path)) if settings else None
     record = record_of(path, run.run_id)
-    anchor = record.anchor() if record else Anchor(cluster=settings.cluster)
+    if chosen is None:
+        return verify(run, read_receipts(path), anchor=record.anchor() if record else None)
+    anchor = record.anchor() if record else Anchor(cluster=chosen.cluster)
     return verify(run, read_receipts(path), anchor=anchor, seen=chosen.seen(anchor), trust=chosen.trust)

@@ -47,15 +47,19 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
 
 def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Recompute the proof of a bundled run; its anchor is checked on the chain if settings name one."""
-    from clvlab.anchor.anchorer import NullAnchor
-
     contents = read_bundle(file_bytes(path))
-    asker = NullAnchor(settings)
-    anchor = Anchor(cluster=asker.cluster)
+    anchor = None
     if "anchor.json" in contents:
         stated = anchor_of(contents)
         anchor = Anchor(AnchorStatus.ANCHORED.value, stated["signature"], stated["cluster"])
     receipts = contents.get("receipts.jsonl", b"")
+    if settings is None:
+        return verify(run_of(contents), receipts, anchor=anchor)
+
+    from clvlab.anchor.anchorer import NullAnchor
+
+    asker = NullAnchor(settings)
+    anchor = anchor or Anchor(cluster=asker.cluster)
     return verify(run_of(contents), receipts, anchor=anchor, seen=asker.seen(anchor), trust=asker.trust)
 
 
