@@ -32,11 +32,14 @@ def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:
     PackFormatError, PackTamperedError
         The folder is not a sound pack.
     """
-    from clvlab.packs.verification import verify_pack
-
     catalog = catalog or bundled_catalog()
     folder = pack_folder(where, catalog)
-    return catalog.open(where) if isinstance(where, str) and where in catalog.entries() else verify_pack(folder)
+    if isinstance(where, str) and where in catalog.entries():
+        return catalog.open(where)
+
+    from clvlab.packs.verification import verify_pack  # a catalogued pack was verified when it was admitted
+
+    return verify_pack(folder)
 
 
 def pack_folder(where: str | Path, catalog: Catalog | None = None) -> Path:
