@@ -93,7 +93,8 @@ def _invalid(text: str) -> Exception:
     """Return the error that pyarrow itself raises over damaged files."""
     import pyarrow as pa
 
-    return pa.ArrowInvalid(text)
+    error: Exception = pa.ArrowInvalid(text)
+    return error
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _NAMES = ("fixture_id", "market_key", "side")
 STORED: Schema = {name: SERIES[name] for name in _NAMES} | ROWS
 
 
-def unreadable() -> tuple[type[Exception], ...]:
+def unreadable() -> tuple[type[OSError], type[Exception], type[UnicodeDecodeError]]:
     """Return the errors that pyarrow raises over damaged files; it is asked, and loaded, only once there is an error."""
     import pyarrow as pa
 
