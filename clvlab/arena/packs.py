@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from clvlab.base.invocation import command
 from clvlab.errors import PackTamperedError, UnknownPackError
 from clvlab.packs import lookup
 from clvlab.packs.catalog import Catalog
@@ -79,7 +80,7 @@ def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda d
 
     For a view file all its packs are verified. ``tell`` receives the number of verified rows of a folder's ticks, and of all.
     """
-    from clvlab.packs.verification import verify_pack
+    from clvlab.packs.verification import verify_pack  # opening a catalogued pack needs none of it
 
     if is_view_file(where):
         pack = open_pack(where)
@@ -125,8 +126,6 @@ def catalog_at(folder: Path) -> Catalog:
     PackFormatError
         The allowlist can't be read.
     """
-    from clvlab.base.invocation import command
-
     catalog = Catalog(folder)
     if not catalog.entries():
         raise UnknownPackError(

@@ -71,7 +71,7 @@ class Catalog:
         return found
 
     def admit(self, pack_id: str) -> Pack:
-        from clvlab.packs.verification import verify_pack
+        from clvlab.packs.verification import verify_pack  # opening an admitted pack needs none of it
 
         pack = verify_pack(self.folder / pack_id)
         if pack.pack_id != pack_id:

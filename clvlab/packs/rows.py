@@ -15,7 +15,7 @@ from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.parquet import check_parquet
 from clvlab.proof.canonical import canonical, sha256
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported where it reads a file: Polars reads the packs on this disk
     import pyarrow as pa
 
 _NAMES = ("fixture_id", "market_key", "side")

@@ -20,7 +20,7 @@ from clvlab.law.schema import EndRule
 from clvlab.runs.live import GRACE_S
 from clvlab.runs.spec import rename, resolve
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
     from clvlab.runs.live.request import LiveRequest
     from clvlab.runs.live.watch import CaptureState
 

@@ -124,6 +124,7 @@ def made_again(described: PackDescription, find: Finder) -> Pack:
 
 
 def _made(described: PackDescription, parents: list[Pack]) -> Pack:
+    # Imported here, as most packs are no views.
     from clvlab.packs.views.concatenation import concatenated
     from clvlab.packs.views.join import joined_by
     from clvlab.packs.views.rule import Rule
@@ -143,7 +144,7 @@ def _made(described: PackDescription, parents: list[Pack]) -> Pack:
 
 def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
     """Return a finder over some packs and folders; a folder is a pack itself, or contains packs under their names."""
-    from clvlab.packs.verification import verified
+    from clvlab.packs.verification import verified  # only where a view is made again
 
     known = {pack.content_hash: pack for pack in packs}
 
