@@ -1,6 +1,22 @@
-"""``python -m clvlab``."""
+"""``clvlab``, also as ``python -m clvlab``."""
 
-from clvlab.cli import main
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; print the version alone without it, because scripts ask often and wait."""
+    if sys.argv[1:] == ["--version"]:
+        from clvlab.runs.versions import own_version
+
+        sys.stdout.write(f"clvlab {own_version()}\n")
+        return
+
+    from clvlab.cli import main as command_line
+
+    command_line()
+
 
 if __name__ == "__main__":
     main()

@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from math import log10
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from clvlab.law.markets import Market, UnreadKey, key_parts, named_market
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.law.markets import Market
 
 TO_MINUTE = "%Y-%m-%d %H:%M"
 TO_SECOND = f"{TO_MINUTE}:%S"
@@ -380,6 +381,8 @@ def market_name(market_key: str) -> str:
     >>> market_name("1X2_PARTICIPANT_RESULT||"), market_name("ASIANHANDICAP_PARTICIPANT_GOALS||line=-0.5"), market_name("cards")
     ('Match result', 'Asian handicap -0.5', 'cards')
     """
+    from clvlab.law.markets import named_market
+
     read = _read(market_key)
     return market_key if read is None else named_market(read)
 
@@ -407,6 +410,8 @@ def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
     >>> kinds_of(["OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5"])
     {'OVERUNDER_PARTICIPANT_GOALS|half=1|line=1.5': 'OVERUNDER_PARTICIPANT_GOALS|half=1'}
     """
+    from clvlab.law.markets import key_parts
+
     types = {key: "|".join(key_parts(key)[:2]).rstrip("|") for key in market_keys}
     words = {key: ", ".join(filter(None, (read.kind, *read.scope))) for key in types if (read := _read(key))}
     spelt: dict[str, set[str]] = defaultdict(set)
@@ -416,6 +421,8 @@ def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
 
 
 def _read(market_key: str) -> Market | None:
+    from clvlab.law.markets import Market, UnreadKey
+
     read = Market.parse(market_key)
     return None if isinstance(read, UnreadKey) else read
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from clvlab.anchor.anchorer import Anchorer, NullAnchor
-from clvlab.anchor.records import AnchorRecords
-from clvlab.anchor.settings import AnchorSettings
+from typing import TYPE_CHECKING
+
 from clvlab.errors import MissingExtraError
+
+if TYPE_CHECKING:  # imported where it is used: a verification that asks no chain needs no settings
+    from clvlab.anchor.anchorer import Anchorer
+    from clvlab.anchor.records import AnchorRecords
+    from clvlab.anchor.settings import AnchorSettings
 
 
 def anchorer_of(settings: AnchorSettings, records: AnchorRecords) -> Anchorer:
     """Return the anchorer of these settings. Without a key it anchors nothing."""
     if settings.keypair is None:
+        from clvlab.anchor.anchorer import NullAnchor
+
         return NullAnchor(settings)
     try:
         from clvlab.anchor.solana import SolanaAnchor

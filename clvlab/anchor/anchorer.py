@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
@@ -41,6 +40,8 @@ class Anchorer(Protocol):
 
 def blocking(run: Callable[[], _T]) -> _T:
     """Call a function that runs an event loop. If a loop is already running, as in a notebook, use a new thread."""
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -74,6 +75,9 @@ class NullAnchor:
         signature = anchor.signature
         if signature is None or not self._settings.rpc_url:
             return None
+
+        import asyncio  # only where a chain is asked
+
         try:
             return blocking(lambda: asyncio.run(self._seen(signature)))
         except AnchorUnavailableError:

@@ -14,7 +14,6 @@ from clvlab.packs.lookup import bundled_catalog, pack_folder
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import is_url
-from clvlab.packs.verification import verify_pack
 from clvlab.packs.views.view_file import VIEW_FILE, finder, folders_of, is_view_file, made_again, open_view, read_view
 
 __all__ = [
@@ -81,6 +80,8 @@ def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda d
 
     For a view file all its packs are verified. ``tell`` receives the number of verified rows of a folder's ticks, and of all.
     """
+    from clvlab.packs.verification import verify_pack  # opening a catalogued pack needs none of it
+
     if is_view_file(where):
         pack = open_pack(where)
         for folder in folders_of(pack):

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 _NAME = "clvlab"
@@ -40,6 +39,9 @@ def _script() -> Path | None:
     called = Path(sys.argv[0])
     if called.name in _SCRIPTS and called.is_file():
         return called
+
+    from importlib.metadata import PackageNotFoundError, distribution  # takes as long as all of this module
+
     try:
         files = distribution(_NAME).files or ()
     except PackageNotFoundError:

@@ -6,15 +6,11 @@ import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from clvlab.agents.isolation.agent import isolated
-from clvlab.arena import packs
-from clvlab.arena.installation import install_command
-from clvlab.arena.log import operations
 from clvlab.base.invocation import command
 from clvlab.cli import proof
 from clvlab.cli.bets import bets_app
@@ -58,15 +54,10 @@ from clvlab.cli.runs import compare, report, runs, verify
 from clvlab.cli.search import sweep
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
 from clvlab.report import run_list
-from clvlab.report.headline import headline_of
-from clvlab.runs import run_folder
-from clvlab.runs.card import proof_card
-from clvlab.runs.execute import execute
-from clvlab.runs.run import Run
-from clvlab.runs.run_folder import LOCAL, FolderRecorder
-from clvlab.runs.spec import backtest_spec, envelope
-from clvlab.runs.versions import judge
 from clvlab.words import counted
+
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.runs.run import Run
 
 
 class _Commands(TyperGroup):
@@ -98,8 +89,12 @@ def main() -> None:
         for note in getattr(error, "__notes__", ()):
             err.print(plain(note))
         if isinstance(error, MissingExtraError):
+            from clvlab.arena.installation import install_command
+
             err.print(plain(f"in a clone: {install_command(f'.[{error.extra}]')}"))
         if isinstance(error, MissingLibraryError):
+            from clvlab.arena.installation import install_command
+
             err.print(plain(f"here: {install_command(error.library)}"))
         sys.exit(error.exit_code)
     except OSError as error:
@@ -112,6 +107,13 @@ def main() -> None:
 
 def demo(runs_folder: RunsOption = run_list.DEFAULT_RUNS, as_json: JsonOption = False) -> None:
     """Backtest two agents over a synthetic pack, seal and verify both runs, and show the checks."""
+    from clvlab.arena import packs
+    from clvlab.report.headline import headline_of
+    from clvlab.runs import run_folder
+    from clvlab.runs.execute import execute
+    from clvlab.runs.run_folder import FolderRecorder
+    from clvlab.runs.spec import backtest_spec
+
     tests: list[Run] = []
     with interruptible(lambda: f"{len(tests)} of 2 runs are sealed in {runs_folder}"):
         pack = packs.open_pack("season")
@@ -171,6 +173,14 @@ def backtest(
     as_json: JsonOption = False,
 ) -> None:
     """Replay a pack through an agent, score it against the close, and seal the run."""
+    from clvlab.agents.isolation.agent import isolated
+    from clvlab.arena import packs
+    from clvlab.arena.log import operations
+    from clvlab.report.headline import headline_of
+    from clvlab.runs.execute import execute
+    from clvlab.runs.run_folder import LOCAL, FolderRecorder
+    from clvlab.runs.spec import backtest_spec, envelope
+
     goes_with("--log", log, owner=owner)
     window = window_of(horizon_s, market, window_id=window_id, end_rule=end_rule, duration_s=duration_s, close_source=close)
     planned: list[str] = []
@@ -221,6 +231,9 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's proof card, its decisions, or one of them; exit 1 if its verification fails."""
+    from clvlab.runs import run_folder
+    from clvlab.runs.card import proof_card
+
     goes_with("the printed card, which --json and --seq do not show", seq is None and not as_json, decisions=decisions)
     with interruptible(), err.status("reading"):
         path = run_list.find_run(run, runs_folder)
@@ -256,7 +269,9 @@ def _decision(row: Mapping[str, Any]) -> str:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        out.print(f"clvlab {judge()['clvlab']}")
+        from clvlab.runs.versions import own_version
+
+        out.print(f"clvlab {own_version()}")
         raise typer.Exit
 
 

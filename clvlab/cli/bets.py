@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clvlab.arena import packs
-from clvlab.arena.log import operations
 from clvlab.base.files import written_file
-from clvlab.bets.grades import STRATEGY, BetRows, plan_grading
-from clvlab.bets.record import BetsFormat
 from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, now_ms, window_of
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import interruptible, stages
-from clvlab.odds.formats import OddsFormat
-from clvlab.report.headline import headline_of, spelt_mean
 from clvlab.report.run_list import DEFAULT_RUNS
-from clvlab.report.tearsheet import tear_sheet_page
-from clvlab.runs.execute import execute
-from clvlab.runs.run_folder import LOCAL, FolderRecorder
 from clvlab.words import counted, plus
+
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.bets.grades import BetRows
 
 _LISTED = 10
 bets_app = typer.Typer(help="Grade bets that somebody placed.", no_args_is_help=True)
@@ -41,14 +35,16 @@ def bets_grade(
         list[str] | None, typer.Option(help="MEANING=COLUMN, as time=placed_at; an empty COLUMN reads none; may be repeated.")
     ] = None,
     market: Annotated[str | None, typer.Option(help="The market of every row.")] = None,
-    odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
+    odds_format: Annotated[
+        str | None, typer.Option(help="How prices are written: decimal, american, fractional, probability.")
+    ] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
     time_format: Annotated[str | None, typer.Option(help="How times are written, as '%d/%m/%Y %H:%M'.")] = None,
     team_aliases: Annotated[
         Path | None, typer.Option(help='TOML file of names of teams, as teams = [["Wolves", "Wolverhampton"]].')
     ] = None,
     horizon_s: Annotated[int, typer.Option(help="Bets closer than this to the close stay pending.")] = HORIZON_S,
-    agent_id: Annotated[str, typer.Option(help="Name under which the bets are sealed.")] = STRATEGY,
+    agent_id: Annotated[str, typer.Option(help="Name under which the bets are sealed.")] = "bets",
     rows: Annotated[Path | None, typer.Option(help="Write the bets with their scores to this CSV file.")] = None,
     unmatched: Annotated[Path | None, typer.Option(help="Write the bets that are not on the tape to this CSV file.")] = None,
     page: Annotated[Path | None, typer.Option("--html", help="Write the tear sheet to this file as a page of its own.")] = None,
@@ -58,6 +54,15 @@ def bets_grade(
     as_json: JsonOption = False,
 ) -> None:
     """Score each bet at the last tick up to its time, against the close, and seal all as a run."""
+    from clvlab.arena import packs
+    from clvlab.arena.log import operations
+    from clvlab.bets.grades import plan_grading
+    from clvlab.bets.record import BetsFormat
+    from clvlab.report.headline import headline_of
+    from clvlab.report.tearsheet import tear_sheet_page
+    from clvlab.runs.execute import execute
+    from clvlab.runs.run_folder import LOCAL, FolderRecorder
+
     goes_with("--log", log, owner=owner)
     bets_format = BetsFormat(_columns(column or []), market, odds_format, time_zone, time_format, team_aliases)
     with (
@@ -97,6 +102,8 @@ def _columns(texts: list[str]) -> dict[str, str | None]:
 
 def _show_rows(graded: BetRows) -> None:
     """Print the outcome of the rows, and the facts for which only the bettor vouches."""
+    from clvlab.report.headline import spelt_mean
+
     matched, total = graded.matched.height, graded.frame.height
     say(f"{counted(total, 'bet')}, {matched:,} on the tape, as {counted(graded.decisions, 'decision')}")
     say(f"Columns {graded.columns.words}")

@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.constrain import Constrain
-from rich.live import Live
-from rich.status import Status
-from rich.table import Table
-from rich.text import Text
 
-from clvlab.agents.isolation.agent import isolated
-from clvlab.agents.registry import names_template
-from clvlab.arena.log import operations
 from clvlab.base.invocation import command
 from clvlab.cli.options import (
     HORIZON_S,
@@ -43,23 +35,19 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.output import err, facts, out, plain, print_json, show_leaderboard, show_next, show_pack, show_report
 from clvlab.errors import FeedError
-from clvlab.packs.lookup import open_pack
-from clvlab.report.headline import headline_of
 from clvlab.report.run_list import DEFAULT_RUNS
-from clvlab.runs.live.feed import feed_at
-from clvlab.runs.live.paper import run_live
-from clvlab.runs.live.request import LiveRequest
-from clvlab.runs.live.spec import GRACE_S
-from clvlab.runs.live.view import LiveView
-from clvlab.runs.run import Run
-from clvlab.runs.run_folder import LOCAL, FolderRecorder
-from clvlab.runs.spec import envelope, resolve
-from clvlab.sources.devfeeds.faults import FaultPlan, read_plan
+from clvlab.runs.live import GRACE_S
 from clvlab.words import counted, moment, odds, percent
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from rich.constrain import Constrain
+    from rich.status import Status
+
+    from clvlab.runs.live.view import LiveView
     from clvlab.runs.live.watch import CaptureState
+    from clvlab.runs.run import Run
     from clvlab.sources.devfeeds.betfair import BetfairServer
+    from clvlab.sources.devfeeds.faults import FaultPlan
     from clvlab.sources.devfeeds.txline import TxLineServer
 
 
@@ -120,6 +108,8 @@ def capture(
 @contextmanager
 def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None], list[CaptureState]]]:
     """Show the state of a capture: a live table in a terminal, occasional lines elsewhere. Keep the last state."""
+    from rich.live import Live
+
     last: list[CaptureState] = []
 
     def keep(state: CaptureState) -> None:
@@ -150,6 +140,10 @@ def _capture_display(head: str) -> Iterator[tuple[Callable[[CaptureState], None]
 
 def _table(state: CaptureState, width: int) -> Constrain:
     """Return a table with a row for each fact. Only errors wrap, so the height is constant. An echoed "^C" has room."""
+    from rich.constrain import Constrain
+    from rich.table import Table
+    from rich.text import Text
+
     layout = Table(show_header=False, box=None)
     layout.add_column(no_wrap=True)
     for name, text in state.facts.items():
@@ -173,6 +167,8 @@ def devfeed(
     port: Annotated[int, typer.Option(help="Port on loopback; 0 takes a free one.", min=0, max=65_535)] = 8898,
 ) -> None:
     """Send odds as a provider does, once a client listens, until the last message or Ctrl-C."""
+    from clvlab.sources.devfeeds.faults import read_plan
+
     with _served(lambda: _server(feed, pack, fixture or (), speed, read_plan(faults), port), port) as server:
         try:
             with ended_like_an_interrupt():
@@ -193,6 +189,8 @@ def devfeed(
 def _server(
     feed: DevFeed, pack: str, fixture: Sequence[int], speed: float, plan: FaultPlan, port: int
 ) -> BetfairServer | TxLineServer:
+    from clvlab.packs.lookup import open_pack
+
     if feed is DevFeed.TXLINE:
         from clvlab.sources.devfeeds.txline import txline_server
 
@@ -247,6 +245,15 @@ def live(
     as_json: JsonOption = False,
 ) -> None:
     """Follow a fixture live on paper, and seal the run when play begins; after Ctrl-C, the same command continues."""
+    from clvlab.agents.isolation.agent import isolated
+    from clvlab.agents.registry import names_template
+    from clvlab.arena.log import operations
+    from clvlab.runs.live.feed import feed_at
+    from clvlab.runs.live.paper import run_live
+    from clvlab.runs.live.request import LiveRequest
+    from clvlab.runs.run_folder import LOCAL, FolderRecorder
+    from clvlab.runs.spec import envelope, resolve
+
     goes_with("--log", log, owner=owner)
     goes_with("file.py:name, an agent of your own", not all(map(names_template, agent)), reads=reads, network=network)
     window = window_of(horizon_s, market)
@@ -318,6 +325,8 @@ def _decision(row: Mapping[str, Any]) -> str:
 
 
 def _show(done: Run, folder: Path, names: Sequence[str], options: Sequence[object], *, as_json: bool) -> None:
+    from clvlab.report.headline import headline_of
+
     several = len(names) > 1
     if as_json:
         report = {key: value for key, value in done.report.items() if not (several and key == "agent")}

@@ -5,25 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
 import typer
 
-from clvlab.arena.log import operations
-from clvlab.arena.log.audit import LogAudit
-from clvlab.arena.log.audit import audit as audit_log
-from clvlab.arena.log.sources import SourceLimits
-from clvlab.arena.log.witnesses import witnessed_notes
-from clvlab.arena.runs import bundles
 from clvlab.base.files import file_bytes
 from clvlab.cli.options import CheckpointFileOption, JsonOption
 from clvlab.cli.output import err, out, plain, print_json, show_table, table
-from clvlab.log.audit import Recount
-from clvlab.log.note import read_signer
-from clvlab.log.publication import Publication
 from clvlab.words import counted
 
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.arena.log.audit import LogAudit
+    from clvlab.log.audit import Recount
+
+_MAX_ENTRIES = 10_000_000  # of SourceLimits
 log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
 LogArgument = Annotated[str, typer.Argument(help="SQLite file, or URL of the database, of a run log.", metavar="LOG")]
 KeyOption = Annotated[Path, typer.Option("--key", help="File of the private key.")]
@@ -36,12 +31,18 @@ def keygen(
     of_witness: Annotated[bool, typer.Option("--witness", help="Make the key of a witness.")] = False,
 ) -> None:
     """Make a key pair, and print the public key."""
+    from clvlab.arena.log import operations
+
     sys.stdout.write(operations.new_key(name, out_file, witness=of_witness) + "\n")
 
 
 @log_app.command("checkpoint")
 def checkpoint(log: LogArgument, key: KeyOption, checkpoint_file: CheckpointFileOption = None) -> None:
     """Sign the log's present state, and print the note."""
+    from clvlab.arena.log import operations
+    from clvlab.log.note import read_signer
+    from clvlab.log.publication import Publication
+
     signer = read_signer(key)
     with operations.open_log(log) as opened:
         sys.stdout.write(operations.signed_checkpoint(opened, signer, Publication(checkpoint_file, signer.verifier)))
@@ -61,6 +62,10 @@ def restart(
 
     The entry of the restart names the newest checkpoint that was published before.
     """
+    from clvlab.arena.log import operations
+    from clvlab.arena.log.witnesses import witnessed_notes
+    from clvlab.log.note import read_signer
+
     signer = read_signer(key)
     places = list(seen or [])
     if checkpoint_file is not None and checkpoint_file.exists():
@@ -76,11 +81,15 @@ def restart(
 @log_app.command("show")
 def show(log: LogArgument, as_json: JsonOption = False) -> None:
     """Count runs committed to, sealed, abandoned and open, by owner."""
+    from clvlab.arena.log import operations
+
     with operations.open_log(log) as opened:
         rows = operations.log_counts(opened)
     if as_json:
         print_json(rows)
     else:
+        import polars as pl
+
         show_table(table(pl.DataFrame(rows), "Runs"))
 
 
@@ -96,11 +105,15 @@ def audit(
         list[Path] | None, typer.Option("--bundle", help="A bundle whose run, entries and counts to check; may be repeated.")
     ] = None,
     state: Annotated[Path | None, typer.Option(help="File that remembers the log until the next audit.")] = None,
-    max_entries: Annotated[int, typer.Option(help="Most entries to read.", min=1)] = SourceLimits().entries,
+    max_entries: Annotated[int, typer.Option(help="Most entries to read.", min=1)] = _MAX_ENTRIES,
     max_seconds: Annotated[int, typer.Option(help="Longest time to read a service for.", min=1)] = 3600,
     as_json: JsonOption = False,
 ) -> None:
     """Read every entry, recompute the tree and the counts, and compare; exit 1 if a rule is broken, 2 without a log."""
+    from clvlab.arena.log.audit import audit as audit_log
+    from clvlab.arena.log.sources import SourceLimits
+    from clvlab.arena.runs import bundles
+
     done = audit_log(
         log,
         trust=bundles.read_trust(trust, key or []),
@@ -119,6 +132,8 @@ def audit(
 def _show(done: LogAudit) -> None:
     rows = done.facts()["counts"]
     if rows:
+        import polars as pl
+
         named = {"content_hash": "pack", "elsewhere": "under other packs"}
         show_table(table(pl.DataFrame(rows).rename(named).fill_null("unknown"), "Runs, counted from entries"))
     name = plain(done.origin or "without a name")
@@ -181,6 +196,8 @@ def ask(
     old: Annotated[int, typer.Option(help="How many entries the witness saw last.", min=0)] = 0,
 ) -> None:
     """Print a request for the command 'witness'."""
+    from clvlab.arena.log import operations
+
     with operations.open_log(log) as opened:
         sys.stdout.write(operations.witness_request(opened, note.read_text(encoding="utf-8"), old))
 
@@ -191,4 +208,6 @@ def witness(
     log: Annotated[list[str], typer.Option("--log", help="Public key of a log that it watches; may be repeated.")],
 ) -> None:
     """Sign a checkpoint that extends the last one seen: reads a request, prints a signature line; refuses all else."""
+    from clvlab.arena.log import operations
+
     sys.stdout.write(operations.cosign(sys.stdin.read(), key, log, state, int(time.time())))

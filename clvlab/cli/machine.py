@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clvlab.arena import templates
-from clvlab.arena.installation import installation
 from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, goes_with
 from clvlab.cli.output import err, facts, out, plain, plain_lines, print_json, say, show_next
 from clvlab.cli.progress import interruptible
 from clvlab.errors import ClvlabError, MissingExtraError
-from clvlab.runs.versions import judge
 from clvlab.words import counted
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from clvlab.arena.application import Application
 
 
@@ -32,6 +29,8 @@ agents_app = typer.Typer(help="Strategy templates.", no_args_is_help=True)
 @agents_app.command("list")
 def list_agents(as_json: JsonOption = False) -> None:
     """List the templates."""
+    from clvlab.arena import templates
+
     cards = templates.cards()
     if as_json:
         print_json(cards)
@@ -46,6 +45,8 @@ def list_agents(as_json: JsonOption = False) -> None:
 @agents_app.command("show")
 def show_agent(name: Annotated[str, typer.Argument(help="Name of a template.")], as_json: JsonOption = False) -> None:
     """Show a template's algorithm and parameters, with bounds and defaults."""
+    from clvlab.arena import templates
+
     card = templates.card(name)
     if as_json:
         print_json(card)
@@ -83,6 +84,8 @@ def backup(
 
 def doctor(as_json: JsonOption = False) -> None:
     """Say what is installed, what missing extras would give, and whether the bundled packs verify; exit 1 if one does not."""
+    from clvlab.arena.installation import installation
+
     with interruptible(), err.status("verifying the bundled packs"):
         found = installation()
     broken = {name: fault for name, fault in found["packs"].items() if fault is not None}
@@ -114,6 +117,8 @@ def doctor(as_json: JsonOption = False) -> None:
 
 def version(as_json: JsonOption = False) -> None:
     """Print the versions and the source digest by which `verify` judges, as the notes of a release state them."""
+    from clvlab.runs.versions import judge
+
     judged = judge()
     if as_json:
         print_json(judged)

@@ -8,15 +8,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import orjson
 import typer
 
-from clvlab.agents.template import Params
 from clvlab.errors import FeedError
-from clvlab.law.closing import Window
-from clvlab.runs.live.request import Until, until_of
+
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.agents.template import Params
+    from clvlab.law.closing import Window
+    from clvlab.runs.live.request import Until
 
 # Shared by commands that make runs.
 
@@ -53,6 +55,8 @@ def value_of(text: str) -> Any:
 
 def end_of(text: str | None) -> Until | None:
     """Return the end that ``--until`` states: a time with its zone, or ``+SECONDS``."""
+    from clvlab.runs.live.request import until_of
+
     try:
         return None if text is None else until_of(text)
     except FeedError as error:
@@ -95,7 +99,7 @@ ReadsOption = Annotated[
 FixturesOption = Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")]
 MarketsOption = Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")]
 HorizonOption = Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")]
-HORIZON_S = Window().min_clv_horizon_s
+HORIZON_S = 60  # of a Window
 OwnerOption = Annotated[str | None, typer.Option(help="Who commits, with --log; 'local' by default.")]
 NetworkOption = Annotated[bool, typer.Option("--network", help="Let an agent of your own reach a network; sealed.")]
 CheckpointFileOption = Annotated[
@@ -106,6 +110,8 @@ CheckpointFileOption = Annotated[
 
 def window_of(horizon_s: int, markets: Sequence[str] | None = None, **own: Any) -> Window:
     """Return the window of the options; ``own`` has further fields by name."""
+    from clvlab.law.closing import Window
+
     return Window(min_clv_horizon_s=horizon_s, market_allowlist=tuple(markets or ("",)), **own)
 
 

@@ -5,30 +5,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-import polars as pl
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
 
 from clvlab.base.invocation import command
 from clvlab.base.names import printable
-from clvlab.packs.quality import Quality
-from clvlab.packs.reader import Pack
-from clvlab.packs.views.derivation import DerivedPack, derived_words
-from clvlab.proof.verify import Verification
-from clvlab.report.headline import Headline
-from clvlab.runs import ranking
-from clvlab.runs.card import ANSWERS_PUBLIC
-from clvlab.runs.run import Run
-from clvlab.statistics.verdict import Tone
 from clvlab.words import close_facts, counted, mean_clv, sample, tally, yes
 
-_TONES = {Tone.BEATS: "bold green", Tone.LOSES: "bold red", Tone.UNCLEAR: "bold", Tone.NOTHING: "bold"}
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    import polars as pl
+    from rich.table import Table
+
+    from clvlab.packs.quality import Quality
+    from clvlab.packs.reader import Pack
+    from clvlab.proof.verify import Verification
+    from clvlab.report.headline import Headline
+    from clvlab.runs.run import Run
+
+_TONES = {"beats": "bold green", "loses": "bold red", "unclear": "bold", "nothing": "bold"}  # by statistics.verdict.Tone
 _NARROWEST = 30
 _PIPE_WIDTH = 500
 
@@ -48,6 +45,8 @@ def plain_lines(text: str) -> str:
 
 
 def show_pack(pack: Pack) -> None:
+    from clvlab.packs.views.derivation import DerivedPack, derived_words
+
     facts(
         f"Pack {pack.pack_id}",
         {
@@ -74,6 +73,8 @@ def show_quality(quality: Quality) -> None:
 
 def say(text: str, style: str = "") -> None:
     """Print a sentence, wrapped in a terminal and on one line elsewhere."""
+    from rich.text import Text
+
     width = out.width if out.is_terminal else 0
     text = printable(text)
     for line in wrap(text, width, break_long_words=False, break_on_hyphens=False) if width else [text]:
@@ -145,6 +146,9 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
 
 def show_leaderboard(tests: Sequence[Run]) -> None:
     """Print agents by mean CLV; agents that may contain past prices have a separate heading."""
+    from clvlab.runs import ranking
+    from clvlab.runs.card import ANSWERS_PUBLIC
+
     board = ranking.board(tests)
     for title, rows in (
         ("Leaderboard, by mean CLV", board.remove("hindsight_possible")),
@@ -155,6 +159,8 @@ def show_leaderboard(tests: Sequence[Run]) -> None:
 
 
 def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
+    import polars as pl
+
     alike = pl.format("{} and {} alike", "agent_id", "others")
     columns = rows.select(
         "rank",
@@ -190,6 +196,9 @@ def hung(text: str, indent: int) -> list[str]:
 
 def table(frame: pl.DataFrame, title: str) -> Table:
     # The lines of a box are not data, so a pipe gets plain columns.
+    from rich import box
+    from rich.table import Table
+
     layout = Table(title=title, title_justify="left", title_style="bold", box=box.HEAVY_HEAD if out.is_terminal else None)
     for column, dtype in frame.schema.items():
         layout.add_column(column, justify="right" if dtype.is_numeric() else "left", overflow="fold")

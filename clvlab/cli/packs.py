@@ -7,34 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
 import typer
 
-from clvlab.arena import packs
-from clvlab.arena.log.captures import LogGrade, log_grade
-from clvlab.arena.runs.bundles import read_trust
 from clvlab.base.files import written_file
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.output import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import bar, interruptible
 from clvlab.errors import MissingExtraError, PackFormatError, PackTamperedError, SourceError
-from clvlab.odds.formats import OddsFormat
-from clvlab.odds.margin import Margin
-from clvlab.packs.catalog import Catalog
-from clvlab.packs.manifest import Grade
-from clvlab.packs.reader import Pack
-from clvlab.packs.remote.bucket import Address, is_url
-from clvlab.packs.synthetic import Recipe, build
-from clvlab.packs.verification import verify_pack
-from clvlab.packs.views.view_file import is_view_file
-from clvlab.sources import importer
-from clvlab.sources.importer import import_source
-from clvlab.sources.mapping import texts_by_name, weights_by_book, with_flags
-from clvlab.sources.providers import IMPORTERS
 from clvlab.words import TO_MINUTE, counted, moment
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.arena.log.captures import LogGrade
     from clvlab.arena.uploads.uploads import Uploads
+    from clvlab.packs.reader import Pack
 
 
 # ``clvlab packs uploads`` and ``clvlab packs admit-upload``: uploads of owners, for the operator.
@@ -76,12 +61,16 @@ def admit_upload(
     catalog: Annotated[Path, typer.Option(help="Folder of the catalog.", envvar="CLVLAB_PACKS", file_okay=False)],
 ) -> None:
     """Copy an upload into the catalog's folder, verify it in full and admit it: all callers see it, and runs over it count."""
+    from clvlab.packs.catalog import Catalog
+
     with _opened(database_url, folder, catalog) as opened:
         show_pack(opened.admit(owner, pack_id, Catalog(catalog)))
 
 
 @contextmanager
 def _opened(database_url: str, folder: Path, catalog: Path | None) -> Iterator[Uploads]:
+    from clvlab.packs.catalog import Catalog
+
     try:
         from clvlab.arena.application import Application
         from clvlab.arena.uploads.intake import UploadLimits
@@ -106,6 +95,8 @@ def packs_list(
     as_json: JsonOption = False,
 ) -> None:
     """List the packs of the catalog, or of a bucket."""
+    from clvlab.arena import packs
+
     found = [("", pack) for pack in packs.bundled_catalog().packs()] if url is None else packs.packs_at(url)
     if as_json:
         print_json([_pack_info(pack) | ({"url": where} if where else {}) for where, pack in found])
@@ -119,6 +110,8 @@ def packs_list(
 @packs_app.command("show")
 def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
     """Show a pack: labels, hashes, fixtures."""
+    from clvlab.arena import packs
+
     opened = packs.open_pack(pack)
     if as_json:
         quality = {} if opened.quality is None else {"quality": opened.quality.model_dump(mode="json", by_alias=True)}
@@ -127,6 +120,8 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
     show_pack(opened)
     if opened.quality is not None:
         show_quality(opened.quality)
+    import polars as pl
+
     kickoff = pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime(TO_MINUTE).alias("kickoff (UTC)")
     show_table(table(opened.fixtures.select("fixture_id", "names", kickoff, "rows").head(20), "Fixtures (first 20)"))
 
@@ -144,6 +139,13 @@ def packs_verify(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute every digest and rule of a pack; exit 1 if one does not hold, or a named log lacks segments."""
+    from clvlab.arena import packs
+    from clvlab.arena.log.captures import log_grade
+    from clvlab.arena.runs.bundles import read_trust
+    from clvlab.packs.manifest import Grade
+    from clvlab.packs.remote.bucket import is_url
+    from clvlab.packs.views.view_file import is_view_file
+
     trusted = read_trust(trust, key or [])
     if log is not None and not trusted.logs:
         raise typer.BadParameter("--log needs the public key of the log: name it with --key or --trust")
@@ -182,6 +184,9 @@ def _witness_info(found: LogGrade) -> dict[str, object]:
 @packs_app.command("push")
 def packs_push(pack: FolderArgument, url: UrlArgument) -> None:
     """Verify a pack in full and put it at a URL in a bucket; repeating is safe, and nothing is overwritten."""
+    from clvlab.arena import packs
+    from clvlab.packs.remote.bucket import Address
+
     with interruptible(lambda: "the pack is not there before all of it is; pushing again goes on"), err.status("pushing"):
         pushed = packs.push_pack(pack, url)
     out.print(f"{plain(pushed.pack_id)} of {pushed.content_hash} is at {plain(str(Address(url)))}")
@@ -193,6 +198,9 @@ def packs_pull(
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the pack; it must not exist.")],
 ) -> None:
     """Download a pack from a URL, verified in full."""
+    from clvlab.arena import packs
+    from clvlab.packs.verification import verify_pack
+
     with interruptible(_whole_or_nothing(out_folder)), err.status("pulling"):
         packs.pull_pack(url, out_folder)
     show_pack(verify_pack(out_folder))
@@ -206,6 +214,9 @@ def packs_build(
     messages: Annotated[int, typer.Option(help="Messages before kickoff per fixture, about.")] = 300,
 ) -> None:
     """Build a synthetic pack; the same recipe gives the same content hash anywhere."""
+    from clvlab.packs.synthetic import Recipe, build
+    from clvlab.packs.verification import verify_pack
+
     with interruptible(_whole_or_nothing(out_folder)), err.status("building"):
         build(Recipe(seed, fixtures, messages), out_folder)
     show_pack(verify_pack(out_folder))
@@ -215,7 +226,11 @@ def packs_build(
 def packs_import(
     source: Annotated[
         str,
-        typer.Argument(help=f"One of {', '.join(sorted(IMPORTERS))}; by default the files tell.", metavar="[SOURCE]"),
+        typer.Argument(
+            help="One of betfair, betfair-csv, csv, football-data, kalshi, oddsharvester, oddsportal, parquet, pmxt, "
+            "polymarket, the-odds-api, trades, txline; by default the files tell.",
+            metavar="[SOURCE]",
+        ),
     ],
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders of the source.", metavar="FILE...")] = None,
     *,
@@ -223,14 +238,18 @@ def packs_import(
     lenient: Annotated[
         bool, typer.Option("--lenient/--strict", help="Leave out and count unreadable input, or stop at the first.")
     ] = True,
-    margin: Annotated[str, typer.Option(help=f"How margins are removed: {', '.join(Margin)}.")] = "power",
+    margin: Annotated[
+        str, typer.Option(help="How margins are removed: multiplicative, additive, power, shin, odds-ratio, goto.")
+    ] = "power",
     min_books: Annotated[int | None, typer.Option(help="Fresh books that a price needs.")] = None,
     max_age_s: Annotated[int | None, typer.Option(help="Seconds after which a book's quote is stale.")] = None,
     max_overround: Annotated[
         float | None, typer.Option(help="A book's message with a larger overround is taken as suspended: 0.3 is 30 %.")
     ] = None,
     weight: Annotated[list[str] | None, typer.Option(help="BOOK=N: its weight in the median; repeat for more.")] = None,
-    odds_format: Annotated[str | None, typer.Option(help=f"How prices are written: {', '.join(OddsFormat)}.")] = None,
+    odds_format: Annotated[
+        str | None, typer.Option(help="How prices are written: decimal, american, fractional, probability.")
+    ] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
     books: Annotated[bool, typer.Option("--books", help="Keep each book's quotes as well as the consensus.")] = False,
     closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
@@ -244,6 +263,11 @@ def packs_import(
     ] = None,
 ) -> None:
     """Make a pack of a provider's own messages."""
+    from clvlab.packs.verification import verify_pack
+    from clvlab.sources import importer
+    from clvlab.sources.importer import import_source
+    from clvlab.sources.mapping import texts_by_name, weights_by_book, with_flags
+
     with interruptible(_whole_or_nothing(out_folder)), err.status("importing") as status:
         try:
             weights = weights_by_book("--weight", weight)
@@ -276,6 +300,8 @@ def packs_import(
 
 def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
     """Return the source and the files. The first word is a file if it is not a source, or if it is alone and names a file."""
+    from clvlab.sources.providers import IMPORTERS
+
     is_file = Path(first).exists()
     is_source_named = (is_file and first not in IMPORTERS) if paths else (is_file or first not in IMPORTERS)
     return (None, [Path(first), *paths]) if is_source_named else (first, paths)
@@ -293,6 +319,8 @@ def packs_export(
     books: Annotated[bool, typer.Option("--books", help="What each book says, instead of the ticks.")] = False,
 ) -> None:
     """Write a pack's ticks as a long table, with each fixture's kickoff."""
+    from clvlab.arena import packs
+
     opened = packs.open_pack(pack)
     kickoffs = opened.fixtures.lazy().select("fixture_id", "kickoff_ts_ms")
     tape = opened.tape()
@@ -315,6 +343,8 @@ def packs_admit(
     catalog: Annotated[Path, typer.Option(help="Folder of the catalog.")],
 ) -> None:
     """Verify a pack in full and put it on the catalog's allowlist."""
+    from clvlab.packs.catalog import Catalog
+
     opened = Catalog(catalog).admit(pack_id)
     show_pack(opened)
 

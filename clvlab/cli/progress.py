@@ -8,21 +8,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from clvlab.cli.options import INTERRUPTED
 from clvlab.cli.output import err, plain
-from clvlab.runs.progress import OnProgress, Stage
+
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from rich.progress import Progress
+
+    from clvlab.runs.progress import OnProgress, Stage
 
 # Ctrl-C ends a command within half a second; a sentence says which files were written.
 
@@ -116,6 +112,16 @@ def stages(what: str) -> Iterator[OnProgress]:
 
 
 def _drawn() -> Progress:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

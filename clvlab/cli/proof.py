@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clvlab.agents.isolation.agent import IsolatedAgent
-from clvlab.anchor.settings import AnchorSettings, anchor_from_environment
-from clvlab.arena import replays
-from clvlab.arena.log import operations
-from clvlab.arena.runs import bundles
-from clvlab.arena.runs.bundles import push_stored
 from clvlab.base.files import new_file
 from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument, goes_with
 from clvlab.cli.output import err, facts, out, plain, print_json
 from clvlab.cli.progress import interruptible
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
-from clvlab.log.note import Signer, read_signer
-from clvlab.log.publication import Publication
-from clvlab.report.browser.page import verifier_page
-from clvlab.runs import run_folder
+
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.agents.isolation.agent import IsolatedAgent
+    from clvlab.anchor.settings import AnchorSettings
 
 
-def anchor_settings() -> AnchorSettings:
-    """Return chain, key and trusted signers from ``CLVLAB_ANCHOR_*``."""
+def anchor_settings() -> AnchorSettings | None:
+    """Return chain, key and trusted signers from ``CLVLAB_ANCHOR_*``; ``None`` without any of these variables."""
+    if not any(name.upper().startswith("CLVLAB_ANCHOR") for name in os.environ):
+        return None
+
+    from clvlab.anchor.settings import anchor_from_environment
+
     return anchor_from_environment()
 
 
@@ -38,6 +38,9 @@ def further(
     run: Path, *, second_opinion: bool, replay: bool, pack: str | None, agents: Sequence[IsolatedAgent]
 ) -> dict[str, tuple[bool, str]]:
     """Return the optional checks (SQL scores, prices, replay): whether each agrees, and a sentence on its comparison."""
+    from clvlab.arena.runs import bundles
+    from clvlab.runs import run_folder
+
     found: dict[str, tuple[bool, str]] = {}
     sealed, receipts = bundles.read_stored(run)
     try:
@@ -47,9 +50,13 @@ def further(
             opinion = by_sql(sealed.events, sealed.scores)
             found["second_opinion"] = (opinion.agrees, opinion.detail)
         if replay:
+            from clvlab.arena import replays
+
             again = replays.replay_run(sealed, receipts, pack=pack, agents=agents, view=run_folder.view(run))
             found["replay"] = (again.agrees, again.detail)
         elif pack is not None:
+            from clvlab.arena import replays
+
             prices = replays.prices_again(sealed, pack, run_folder.view(run))
             found["prices"] = (prices.agrees, prices.detail)
     except EvidenceError as error:  # the checks fail too, and are printed
@@ -59,11 +66,14 @@ def further(
 
 def anchor(run: RunArgument, as_json: JsonOption = False) -> None:
     """Write the manifest hash of a sealed run as a memo on the chain that CLVLAB_ANCHOR_* names, exactly once."""
+    from clvlab.anchor.settings import anchor_from_environment
+    from clvlab.runs import run_folder
+
     with (
         interruptible(lambda: "the memo may have been sent; the same command finds it, and sends no other"),
         err.status("anchoring"),
     ):
-        done = run_folder.anchor_run(run, anchor_settings())
+        done = run_folder.anchor_run(run, anchor_from_environment())
     record = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
     if as_json:
         print_json(record)
@@ -136,6 +146,12 @@ def _bundled(
     since: Path | None,
     checkpoint_file: Path | None,
 ) -> int:
+    from clvlab.arena.log import operations
+    from clvlab.arena.runs import bundles
+    from clvlab.log.note import Signer, read_signer
+    from clvlab.log.publication import Publication
+    from clvlab.runs import run_folder
+
     if log is not None and (log_key is None) == (checkpoint is None):
         raise BundleError("--log goes with either --log-key or --checkpoint")
     earlier = since.read_text(encoding="utf-8") if since else None
@@ -152,6 +168,8 @@ def _bundled(
 
 def push(run: RunArgument, url: UrlArgument, as_json: JsonOption = False) -> None:
     """Verify a run folder or a bundle, and put it into a bucket under its run id; nothing is overwritten."""
+    from clvlab.arena.runs.bundles import push_stored
+
     with interruptible(lambda: "a part of it may be there; the same command continues it"), err.status("pushing"):
         where = push_stored(run, url)
     if as_json:
@@ -164,6 +182,8 @@ def disclose(
     run: RunArgument, seq: Annotated[int, typer.Argument(help="Sequence number of a decision.", metavar="SEQ")]
 ) -> None:
     """Prove one decision and its score without showing the others: prints JSON, which clv_verify.py reads."""
+    from clvlab.arena.runs import bundles
+
     with interruptible():
         text = bundles.disclose(run, seq).decode()
     sys.stdout.write(text)
@@ -174,6 +194,9 @@ def verifier(
     html: Annotated[bool, typer.Option("--html", help="Print verify.html, the verifier as one page for a browser.")] = False,
 ) -> None:
     """Print clv_verify.py, the verifier in one file of plain Python; or the one for a browser, and its SHA-256 to stderr."""
+    from clvlab.arena.runs import bundles
+    from clvlab.report.browser.page import verifier_page
+
     if states and html:
         raise typer.BadParameter("--states and --html print different files: ask for one", param_hint="--html")
     if html:

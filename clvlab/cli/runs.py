@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
-from clvlab.agents.isolation.agent import isolated
-from clvlab.arena import packs
-from clvlab.arena.runs import bundles
 from clvlab.base.files import written_file
 from clvlab.cli import proof
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunName, RunNames, RunsFolderOption, goes_with, now_ms
 from clvlab.cli.output import err, out, plain, print_json, say, show_checks, show_next, show_report, show_table
 from clvlab.cli.progress import bar, interruptible, stages
 from clvlab.errors import UnknownPackError
-from clvlab.packs.reader import Pack
-from clvlab.proof.checks import Check
-from clvlab.proof.verify import Verification
 from clvlab.report import run_list
-from clvlab.report.headline import headline_of
 from clvlab.report.run_list import DEFAULT_RUNS, differences_from_first, find_run
-from clvlab.report.tearsheet import tear_sheet_page
-from clvlab.runs import run_folder
-from clvlab.runs.card import proof_card, verification_answer
-from clvlab.runs.execute import execute
-from clvlab.runs.run import content_hash_of, reopen
-from clvlab.runs.run_folder import FolderRecorder
-from clvlab.runs.spec import backtest_spec
-from clvlab.runs.versions import judge
 from clvlab.words import counted
+
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from rich.table import Table
+
+    from clvlab.agents.isolation.agent import IsolatedAgent
+    from clvlab.packs.reader import Pack
+    from clvlab.proof.checks import Check
+    from clvlab.proof.verify import Verification
 
 _ID_LENGTH = 8
 
@@ -59,6 +50,9 @@ def runs(
 
 
 def _table(found: list[run_list.ListedRun]) -> Table:
+    from rich import box
+    from rich.table import Table
+
     layout = Table(box=box.SIMPLE_HEAD if out.is_terminal else None, pad_edge=False)
     for name in ("run", "written (UTC)", "agent", "pack", "mean CLV [95 %]", "verified"):
         layout.add_column(name, overflow="fold", no_wrap=name in ("run", "mean CLV [95 %]"))
@@ -85,6 +79,11 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare agents of several runs over one pack with the first, paired by fixture."""
+    from clvlab.arena import packs
+    from clvlab.runs.execute import execute
+    from clvlab.runs.run_folder import FolderRecorder
+    from clvlab.runs.spec import backtest_spec
+
     if pack is not None:
         folders: list[Path] = []
         with interruptible(lambda: f"{len(folders)} of {len(run)} runs are sealed in {runs_folder}"):
@@ -117,6 +116,12 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Show the report of a sealed run again, or write its tear sheet as one HTML page."""
+    from clvlab.arena.runs import bundles
+    from clvlab.report.headline import headline_of
+    from clvlab.report.tearsheet import tear_sheet_page
+    from clvlab.runs import run_folder
+    from clvlab.runs.run import content_hash_of, reopen
+
     path = run_list.find_run(run, runs_folder)
     with interruptible(lambda: "no page was written"), err.status("reading the run"):
         sealed, receipts = bundles.read_stored(path)
@@ -135,6 +140,8 @@ def report(
 
 
 def _pack(named: str | None, content_hash: str | None, view: bytes) -> Pack:
+    from clvlab.arena import packs
+
     found = packs.pack_of_run(content_hash, named, view)
     if found is not None:
         return found
@@ -169,6 +176,9 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute the proof of runs, bundles or disclosures; exit 1 if a seal is broken or a check fails."""
+    from clvlab.arena.runs import bundles
+    from clvlab.runs import run_folder
+
     required = [name for name in require.split(",") if name]
     goes_with("--replay", replay, agent=agent)
     goes_with("--agent", agent, reads=reads, network=network)
@@ -176,7 +186,11 @@ def verify(
     found = [find_run(name, runs_folder) for name in run]
     of_runs = {"second_opinion": second_opinion, "replay": replay, "pack": pack, "trust": trust}
     goes_with("runs and bundles, not disclosures", not any(map(bundles.is_disclosure, found)), **of_runs)
-    agents = [isolated(one, reads=reads or [], network=network) for one in agent or []]
+    agents: list[IsolatedAgent] = []
+    if agent:
+        from clvlab.agents.isolation.agent import isolated
+
+        agents = [isolated(one, reads=reads or [], network=network) for one in agent]
 
     def judge(path: Path) -> _Judged:
         if bundles.is_disclosure(path):
@@ -231,12 +245,17 @@ class _RunVerdict:
         return self._verdict.passed and not failed and all(agrees for agrees, _ in self._further.values())
 
     def facts(self) -> Mapping[str, object]:
+        from clvlab.runs.card import proof_card, verification_answer
+        from clvlab.runs.versions import judge
+
         opinions = {name: {"agrees": agrees, "detail": why} for name, (agrees, why) in self._further.items()}
         answer = verification_answer(self._verdict, proof_card(self._verdict, self._in_log))
         proofs = {"proofs": _spelt(self._proofs)} if self._proofs else {}
         return {**answer, "judged_by": judge(), **opinions, **proofs}
 
     def show(self) -> None:
+        from clvlab.runs.versions import judge
+
         show_checks(self._verdict, judge())
         for name, check in self._proofs.items():
             say(f"{name} in the bundle: {check.verdict.value.replace('_', ' ')}: {check.detail}")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
-from rich.table import Table
 
-from clvlab.agents.isolation.agent import isolated
-from clvlab.arena import packs
 from clvlab.cli.options import (
     HORIZON_S,
     FixturesOption,
@@ -27,8 +24,10 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_table
 from clvlab.cli.progress import bar, interruptible
-from clvlab.report.search import HonestSearch, honest_search, point_text
 from clvlab.words import counted, estimate, p_value
+
+if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.report.search import HonestSearch
 
 _LISTED = 10
 
@@ -46,6 +45,10 @@ def sweep(
     as_json: JsonOption = False,
 ) -> None:
     """Try an agent at every setting of a grid, and judge the best after correction for all trials."""
+    from clvlab.agents.isolation.agent import isolated
+    from clvlab.arena import packs
+    from clvlab.report.search import honest_search
+
     values = _grid(grid)
     window = window_of(horizon_s, market)
     chosen = isolated(agent, reads=reads or [], network=network) if reads or network else agent
@@ -62,6 +65,10 @@ def sweep(
 
 
 def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object]) -> None:
+    from rich.table import Table
+
+    from clvlab.report.search import point_text
+
     say(found.verdict.sentence, "bold")
     best = found.best
     if best is None:

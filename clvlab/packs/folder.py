@@ -17,7 +17,7 @@ from clvlab.law.schema import BOOK_ROWS
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
 from clvlab.packs.parquet import check_parquet
-from clvlab.packs.rows import UNREADABLE, read_rows
+from clvlab.packs.rows import read_rows, unreadable
 
 # Stamps of files show, without reading them, that they are unchanged.
 
@@ -125,7 +125,7 @@ class PackFolder:
             self._check(name, str(expected[name]), f"{name} of {self.manifest.pack_id!r}")
             try:
                 check_parquet(path)
-            except UNREADABLE as error:
+            except unreadable() as error:
                 raise PackFormatError(f"{str(path)!r} can't be read as {path.stem}: {str(error).splitlines()[0]}") from error
             if stamps is not None:
                 self._hashed[name] = stamps

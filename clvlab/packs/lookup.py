@@ -10,7 +10,6 @@ from clvlab.errors import UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack
-from clvlab.packs.verification import verify_pack
 from clvlab.packs.views.view_file import is_view_file
 
 _MAX_PATH = 4096
@@ -35,7 +34,12 @@ def open_pack(where: str | Path, catalog: Catalog | None = None) -> Pack:
     """
     catalog = catalog or bundled_catalog()
     folder = pack_folder(where, catalog)
-    return catalog.open(where) if isinstance(where, str) and where in catalog.entries() else verify_pack(folder)
+    if isinstance(where, str) and where in catalog.entries():
+        return catalog.open(where)
+
+    from clvlab.packs.verification import verify_pack  # a catalogued pack was verified when it was admitted
+
+    return verify_pack(folder)
 
 
 def pack_folder(where: str | Path, catalog: Catalog | None = None) -> Path:

@@ -16,13 +16,13 @@ from clvlab.base.files import file_bytes
 from clvlab.errors import FileError, PackFormatError
 from clvlab.law.schema import ABOUT, BOOK_ROWS, MAX_CLOSE_AGE_S, SAFE_INTEGER, ClosingPolicy
 from clvlab.packs.files import content_hash
-from clvlab.packs.quality import QUALITY_FILE
 from clvlab.packs.rows import RESULTS, RESULTS_FILE
 
 PACK_SCHEMA = "clvlab-pack/1"
 DESCRIPTOR = "datapackage.json"
 TICKS_FILE = "ticks.parquet"
 BOOKS_FILE = "books.parquet"
+QUALITY_FILE = "quality.json"
 MAX_LEAGUE = 200
 MAX_DESCRIPTOR_BYTES = 32 << 20  # several hundred thousand fixtures; parsed JSON takes twenty times as much memory
 DATA_FILES = (TICKS_FILE, BOOKS_FILE, RESULTS_FILE, QUALITY_FILE)

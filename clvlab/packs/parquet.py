@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+if TYPE_CHECKING:  # imported where it reads a file: Polars reads the packs on this disk
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 MAX_FOOTER_BYTES = 4 << 20
 MAX_PAGE_BYTES = 128 << 20
@@ -89,6 +89,14 @@ def check_parquet(source: Path | bytes, columns: Collection[str] | None = None) 
         return check_chunks(chunks, content)
 
 
+def _invalid(text: str) -> Exception:
+    """Return the error that pyarrow itself raises over damaged files."""
+    import pyarrow as pa
+
+    error: Exception = pa.ArrowInvalid(text)
+    return error
+
+
 @contextmanager
 def _content(source: Path | bytes) -> Iterator[_Content]:
     if isinstance(source, bytes):
@@ -96,7 +104,7 @@ def _content(source: Path | bytes) -> Iterator[_Content]:
         return
     with source.open("rb") as file:
         if not file.read(1):
-            raise pa.ArrowInvalid("an empty file is no Parquet")
+            raise _invalid("an empty file is no Parquet")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             yield content
 
@@ -104,9 +112,9 @@ def _content(source: Path | bytes) -> Iterator[_Content]:
 def _groups(content: _Content) -> list[list[Chunk]]:
     length = int.from_bytes(content[-8:-4], "little")
     if content[-4:] != _MAGIC or content[:4] != _MAGIC or length + 12 > len(content):
-        raise pa.ArrowInvalid("it does not begin and end as Parquet does")
+        raise _invalid("it does not begin and end as Parquet does")
     if length > MAX_FOOTER_BYTES:
-        raise pa.ArrowInvalid(f"its footer has {length:,} bytes, the limit is {MAX_FOOTER_BYTES:,}")
+        raise _invalid(f"its footer has {length:,} bytes, the limit is {MAX_FOOTER_BYTES:,}")
     return row_groups(content[len(content) - 8 - length : -8])
 
 
@@ -124,7 +132,7 @@ def check_chunks(chunks: Iterable[Chunk], content: _Content, start: int = 0) -> 
         for page in _pages(chunk, content, start):
             unpacked += page.size + _VALUE_BYTES * page.values
             if unpacked > limit:
-                raise pa.ArrowInvalid(f"{len(content):,} bytes unpack to more than {limit:,}, the limit of so many")
+                raise _invalid(f"{len(content):,} bytes unpack to more than {limit:,}, the limit of so many")
             if page.kind == _DICTIONARY:
                 repeating.add(chunk.name)
                 longest = _longest(chunk, page, content) if chunk.width == 0 else chunk.width or 0
@@ -132,21 +140,23 @@ def check_chunks(chunks: Iterable[Chunk], content: _Content, start: int = 0) -> 
                 listed += longest * page.values
             if listed > listed_limit:
                 finding = f"texts of up to {longest:,} bytes in lists of column {chunk.name!r} may repeat to {listed:,} bytes"
-                raise pa.ArrowInvalid(f"{finding}, the limit is {listed_limit:,}")
+                raise _invalid(f"{finding}, the limit is {listed_limit:,}")
     return repeating
 
 
 def _longest(chunk: Chunk, page: Page, content: _Content) -> int:
     """Return the bytes of a dictionary's longest text: every value of later pages may be that text."""
     if page.size > _MAX_LISTED_DICTIONARY_BYTES:
-        raise pa.ArrowInvalid(
+        raise _invalid(
             f"the texts that lists of column {chunk.name!r} repeat have {page.size:,} bytes, "
             f"the limit is {_MAX_LISTED_DICTIONARY_BYTES:,}"
         )
     packed = content[page.start : page.end]
     if chunk.codec:
+        import pyarrow as pa
+
         if chunk.codec not in _CODECS:
-            raise pa.ArrowInvalid(f"column {chunk.name!r} is compressed in a way that is not read in lists: write it as zstd")
+            raise _invalid(f"column {chunk.name!r} is compressed in a way that is not read in lists: write it as zstd")
         packed = pa.decompress(packed, decompressed_size=page.size, codec=_CODECS[chunk.codec], asbytes=True)
     at = longest = 0
     while at < len(packed):
@@ -163,6 +173,8 @@ def parquet_schema(source: Path) -> pa.Schema:
     OSError, pyarrow.ArrowException
         The file is not Parquet.
     """
+    import pyarrow.parquet as pq
+
     with _content(source) as content:
         _groups(content)
     return pq.read_schema(source)
@@ -174,6 +186,9 @@ def opened(source: Path, columns: Sequence[str], buffer_size: int = 0) -> pq.Par
     A text that every row names is then read once. Within lists pyarrow can't read dictionaries where a column stops using one,
     so there the longest text counts for each value.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     repeating = check_parquet(source, columns)
     fields = pq.read_schema(source)
     texts = [field.name for field in fields if _known(field.name) in repeating and not pa.types.is_nested(field.type)]
@@ -188,19 +203,26 @@ def batches(file: pq.ParquetFile, rows: int, columns: Sequence[str]) -> Iterator
     OSError, pyarrow.ArrowException
         The file is damaged, or the texts of a batch exceed the limit.
     """
+    import pyarrow as pa
+
     for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             size = _repeated_bytes(column)
             if size > MAX_BATCH_TEXT_BYTES:
                 finding = f"the texts of column {name!r} have {size:,} bytes in {batch.num_rows:,} rows"
-                raise pa.ArrowInvalid(f"{finding}, the limit is {MAX_BATCH_TEXT_BYTES:,}")
+                raise _invalid(f"{finding}, the limit is {MAX_BATCH_TEXT_BYTES:,}")
         yield pa.Table.from_batches([batch])
 
 
 def _repeated_bytes(column: pa.Array) -> int:
     """Return the bytes of a dictionary column's texts when written out; 0 for other columns."""
+    import pyarrow as pa
+
     if not pa.types.is_dictionary(column.type):
         return 0
+
+    import pyarrow.compute as pc
+
     column.validate(full=True)  # an index beyond the dictionary would be followed
     return pc.sum(pc.take(pc.binary_length(column.dictionary), column.indices)).as_py() or 0
 
@@ -212,7 +234,7 @@ def row_groups(footer: bytes) -> list[list[Chunk]]:
         leaves = _leaves(metadata[2])
         return [[_chunk(*leaf, column[3]) for leaf, column in zip(leaves, group[1], strict=True)] for group in metadata[4]]
     except _ABSURD as error:
-        raise pa.ArrowInvalid("it has no footer that can be read") from error
+        raise _invalid("it has no footer that can be read") from error
 
 
 def _leaves(elements: list[dict[int, Any]]) -> list[tuple[list[str], int | None]]:
@@ -244,7 +266,7 @@ def _chunk(path: list[str], width: int | None, column: dict[int, Any]) -> Chunk:
     name, start = ".".join(path), column[9]
     dictionary = column.get(11) or start
     if 0 < start < dictionary:
-        raise pa.ArrowInvalid(f"the dictionary of column {name!r} stands behind its values")
+        raise _invalid(f"the dictionary of column {name!r} stands behind its values")
     start = dictionary  # without values the other offset may be 0
     return Chunk(path[0], name, start, start + column[7], column[5], width, column[4])
 
@@ -252,7 +274,7 @@ def _chunk(path: list[str], width: int | None, column: dict[int, Any]) -> Chunk:
 def _pages(chunk: Chunk, content: _Content, start: int) -> Iterator[Page]:
     name, at, end = chunk.name, chunk.start - start, chunk.end - start
     if not 0 <= at <= end <= len(content):
-        raise pa.ArrowInvalid(f"column {name!r} lies outside the file")
+        raise _invalid(f"column {name!r} lies outside the file")
     values = 0
     while at < end:
         try:
@@ -264,14 +286,14 @@ def _pages(chunk: Chunk, content: _Content, start: int) -> Iterator[Page]:
             count = found.get(1, 0)
             absurd = min(size, packed, count) < 0
         except _ABSURD as error:
-            raise pa.ArrowInvalid(f"a page of column {name!r} has no header that can be read") from error
+            raise _invalid(f"a page of column {name!r} has no header that can be read") from error
         if absurd or size > MAX_PAGE_BYTES:
-            raise pa.ArrowInvalid(f"a page of column {name!r} unpacks to {size:,} bytes, the limit is {MAX_PAGE_BYTES:,}")
+            raise _invalid(f"a page of column {name!r} unpacks to {size:,} bytes, the limit is {MAX_PAGE_BYTES:,}")
         if found.get(encoding) == _PREFIXED:
-            raise pa.ArrowInvalid(f"column {name!r} is encoded as DELTA_BYTE_ARRAY, which is not read: write it in another way")
+            raise _invalid(f"column {name!r} is encoded as DELTA_BYTE_ARRAY, which is not read: write it in another way")
         values += 0 if kind == _DICTIONARY else count
         if values > chunk.values:
-            raise pa.ArrowInvalid(f"column {name!r} has more values than the {chunk.values:,} that the file says")
+            raise _invalid(f"column {name!r} has more values than the {chunk.values:,} that the file says")
         yield Page(kind, found.get(encoding), count, size, at, at + packed)
         at += packed
 

@@ -13,7 +13,6 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.tape import Tape
 from clvlab.words import counted, share, span_in_one, spread
 
-QUALITY_FILE = "quality.json"
 _BPS = 10_000
 _MS = 1000
 _LINE = 200

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 from pydantic import ValidationError
@@ -15,12 +16,12 @@ from clvlab.base.names import among
 from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, SourceError, UnknownFixtureError, WindowError
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape
-from clvlab.packs.books import at_their_times
 from clvlab.packs.files import content_digest
 from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.manifest import (
     BOOKS_FILE,
     MAX_DESCRIPTOR_BYTES,
+    QUALITY_FILE,
     TICKS_FILE,
     Fixture,
     Grade,
@@ -30,9 +31,11 @@ from clvlab.packs.manifest import (
     grade_of,
     read_manifest,
 )
-from clvlab.packs.quality import QUALITY_FILE, Quality
 from clvlab.packs.rows import RESULTS_FILE, read_results
 from clvlab.words import seconds
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.packs.quality import Quality
 
 # A pack is a genuine capture if its messages, normalised again, give its ticks; its label alone does not count.
 
@@ -213,6 +216,8 @@ class Pack:
         PackFormatError, PackTamperedError
             The report can't be read, or does not have its hash.
         """
+        from clvlab.packs.quality import Quality
+
         if self.manifest.quality_sha256 is None:
             return None
         content = self.files.content(QUALITY_FILE, self.manifest.quality_sha256, f"{QUALITY_FILE} of {self.pack_id!r}")
@@ -245,6 +250,8 @@ class Pack:
         return self.tape_of(wanted, *self.files.ticks(None if wanted == self.fixture_ids else self._declared(wanted)))
 
     def tape_of(self, wanted: tuple[int, ...], rows: pl.DataFrame, series: pl.DataFrame) -> Tape:
+        from clvlab.packs.books import at_their_times
+
         fixtures = self.fixtures.filter(pl.col("fixture_id").is_in(wanted)).select(*FIXTURES)
         binding = Binding(self.pack_id, wanted, self.content_hash)
         own = self.manifest

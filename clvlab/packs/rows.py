@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
 
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import SERIES, Schema, conform
@@ -15,9 +15,18 @@ from clvlab.law.tape import ROWS, series_table
 from clvlab.packs.parquet import check_parquet
 from clvlab.proof.canonical import canonical, sha256
 
+if TYPE_CHECKING:  # imported where it reads a file: Polars reads the packs on this disk
+    import pyarrow as pa
+
 _NAMES = ("fixture_id", "market_key", "side")
-UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)  # pyarrow raises these over damaged files
 STORED: Schema = {name: SERIES[name] for name in _NAMES} | ROWS
+
+
+def unreadable() -> tuple[type[OSError], type[Exception], type[UnicodeDecodeError]]:
+    """Return the errors that pyarrow raises over damaged files; it is asked, and loaded, only once there is an error."""
+    import pyarrow as pa
+
+    return OSError, pa.ArrowException, UnicodeDecodeError
 
 
 def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -78,6 +87,8 @@ def stored_frame(table: pa.Table) -> pl.DataFrame | None:
     OSError, pyarrow.ArrowException, UnicodeDecodeError
         The ticks are damaged, which Polars would not notice in time.
     """
+    import pyarrow as pa
+
     table.validate(full=True)
     if not STORED.keys() <= set(table.column_names):
         return None
@@ -140,5 +151,5 @@ def read_results(content: bytes, pack_id: str) -> pl.DataFrame:
     try:
         check_parquet(content)
         return conform(pl.read_parquet(content), RESULTS, "RESULTS")
-    except (pl.exceptions.PolarsError, *UNREADABLE) as error:
+    except (pl.exceptions.PolarsError, *unreadable()) as error:
         raise PackFormatError(f"{RESULTS_FILE} of {pack_id!r} can't be read: {str(error).splitlines()[0]}") from error

@@ -18,8 +18,18 @@ from clvlab.law.tape import Tape
 from clvlab.packs import invariants
 from clvlab.packs.books import STREAM, book_digests, check_books, sorted_books
 from clvlab.packs.files import content_digest, file_sha256, fixture_digests
-from clvlab.packs.manifest import BOOKS_FILE, DATA_FILES, DESCRIPTOR, TICKS_FILE, Fixture, PackManifest, Raw, descriptor
-from clvlab.packs.quality import QUALITY_FILE, Quality
+from clvlab.packs.manifest import (
+    BOOKS_FILE,
+    DATA_FILES,
+    DESCRIPTOR,
+    QUALITY_FILE,
+    TICKS_FILE,
+    Fixture,
+    PackManifest,
+    Raw,
+    descriptor,
+)
+from clvlab.packs.quality import Quality
 from clvlab.packs.rows import RESULTS_FILE, results_digest, sorted_results
 
 # Parquet files of whole fixtures, written as they come; several fixtures may share a row group.

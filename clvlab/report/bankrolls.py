@@ -23,7 +23,6 @@ from clvlab.words import counted, interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-HALF_KELLY = Staking()
 _KEY = ["fixture_id", "market_key", "side"]
 _READING = (
     "A bankroll is not a score and does not rank: it is one draw of luck, staked in one of many ways. The fan draws fixtures "

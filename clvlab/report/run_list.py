@@ -6,18 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from clvlab.base.invocation import command
 from clvlab.base.names import nearest
 from clvlab.errors import EvidenceError, FileError, StatisticsError, UnknownRunError
-from clvlab.report.headline import Headline, headline
-from clvlab.runs.run import Run
-from clvlab.runs.run_folder import load, verify_folder
-from clvlab.statistics import paired_difference
-from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
-from clvlab.statistics.verdict import Phrases, Verdict, verdict
+
+if TYPE_CHECKING:  # imported where it is used: to find a run needs none of it
+    import polars as pl
+
+    from clvlab.report.headline import Headline
+    from clvlab.statistics.verdict import Verdict
 
 DEFAULT_RUNS = Path("runs")
 LATEST = "latest"
@@ -72,6 +71,11 @@ def listed_runs(runs: Path, *, verify: bool = False) -> Iterator[ListedRun]:
 
 def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
     """Read a run for a list; unreadable evidence is a ``fault``."""
+    from clvlab.report.headline import headline
+    from clvlab.runs.run import Run
+    from clvlab.runs.run_folder import load, verify_folder
+    from clvlab.statistics.measures import fixture_sums
+
     written = datetime.fromtimestamp(_written_s(folder), UTC)
     try:
         run = Run(load(folder))
@@ -148,6 +152,8 @@ class Difference:
     @property
     def verdict(self) -> Verdict:
         """The difference in one sentence."""
+        from clvlab.statistics.verdict import Phrases, verdict
+
         first, other = self.first, self.other
         words = Phrases(
             f"{other} is ahead of {first}",
@@ -165,6 +171,9 @@ class Difference:
 
 def differences_from_first(runs: Sequence[ListedRun]) -> list[Difference]:
     """Compare each agent of runs over one pack with the first agent."""
+    from clvlab.statistics import paired_difference
+    from clvlab.statistics.measures import MEASURES, stacked
+
     for run in runs:
         if run.fault is not None:
             raise StatisticsError(f"{run.run_id} can't be compared: {run.fault}")

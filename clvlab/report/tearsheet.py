@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.base.names import names_checked
 from clvlab.law.tape import Tape
 from clvlab.report import breakdowns
-from clvlab.report.bankrolls import HALF_KELLY, BankrollFan, bankroll_of
+from clvlab.report.bankrolls import BankrollFan, bankroll_of
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
 from clvlab.report.export import Exportable, check_settings
@@ -48,6 +48,7 @@ from clvlab.statistics import (
 from clvlab.statistics.clusters import TOP, side_by_side
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, stacked, summed
+from clvlab.statistics.staking import HALF_KELLY
 from clvlab.statistics.verdict import SEARCH, verdict_of
 from clvlab.words import REASONS, counted, interval, market_names
 

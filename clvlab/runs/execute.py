@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from clvlab.agents.isolation.agent import IsolatedAgent
 from clvlab.agents.template import Template
-from clvlab.base.parallel import Work, parallel_map
 from clvlab.engine.agent import Agent, register
 from clvlab.engine.lookahead import Draw, DrawingOf
 from clvlab.engine.run import run
 from clvlab.errors import AgentError, ClvlabError, PackError, PackReplayError, PlanChangedError
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
-from clvlab.log.log import LogStore, draw_audit
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.view_file import load_place, place_of
 from clvlab.runs.progress import OnProgress, Stage, cause_of, no_progress
 from clvlab.runs.run import Run, matched
 from clvlab.runs.spec import ReplaySpec, RunSpec, rename
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.log.log import LogStore
 
 ABANDONED = "failed"
 """The log's only text about a failure, because a log entry can't be removed."""
@@ -91,6 +91,7 @@ NOWHERE = NoRecorder()
 
 def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingOf:
     """Return the function that draws a committed run's audits. The log records each hash of answers before the draw."""
+    from clvlab.log.log import draw_audit
 
     def drawing(agent_id: str, answers_hash: str) -> Draw:
         with log.write() as rows:
@@ -169,6 +170,8 @@ def execute_all(
     executor: Executor | None = None,
 ) -> Iterator[Run]:
     """Yield runs in order. Commitments come first and storing last. An error abandons the runs not yet stored."""
+    from clvlab.base.parallel import Work, parallel_map
+
     waiting: deque[tuple[ReplaySpec, Recorder[ReplaySpec]]] = deque()
 
     def tasks() -> Iterator[_Task]:
@@ -215,6 +218,8 @@ def arrived_pack(pack: Pack) -> Pack:
 
 def arrived_agent(agent: Agent) -> Agent:
     """Rebuild an agent that came from another process; ``AgentError`` unless it is a template or isolated."""
+    from clvlab.agents.isolation.agent import IsolatedAgent
+
     if isinstance(agent, Template):
         return rename(agent, agent.agent_id)
     if isinstance(agent, IsolatedAgent):

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 import polars as pl
 
-from clvlab.api.backtests import BacktestReport, LiveReport, PolicySummary, RunReport
 from clvlab.engine.lookahead import LookaheadReport
 from clvlab.engine.run import RunResult
 from clvlab.errors import EvidenceError, PackTamperedError, UnknownPackError
@@ -22,16 +21,16 @@ from clvlab.law.positions import placed
 from clvlab.law.schema import Causality, Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
-from clvlab.proof.anchor import Anchor
 from clvlab.proof.events import read_receipts, receipt_lines
 from clvlab.proof.evidence import Evidence, MadeEvents, read_evidence
 from clvlab.proof.manifest import RunStarted, SealedAgent
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.verify import Verification, verify
-from clvlab.runs.card import metrics, verdicts
-from clvlab.runs.inspector import at_close
-from clvlab.runs.reasons import in_gap, lasting_gaps, unscored
 from clvlab.runs.shards import sharded
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.api.backtests import BacktestReport, LiveReport, PolicySummary, RunReport
+    from clvlab.proof.anchor import Anchor
+    from clvlab.proof.verify import Verification
 
 _HOUR_MS = 3_600_000
 _OLD_CLOSE_MS = 6 * _HOUR_MS
@@ -99,6 +98,8 @@ class Run:
     @cached_property
     def verification(self) -> Verification:
         """The seven checks, recomputed from the sealed bytes. An anchor is pending, because no chain is asked."""
+        from clvlab.proof.verify import verify
+
         return verify(self.sealed, self.receipts, anchor=self.anchor)
 
     @cached_property
@@ -198,6 +199,8 @@ class Run:
     @cached_property
     def in_gap(self) -> pl.Series:
         """Boolean per row of the scores: whether a gap of the pack's capture touches its entry or close."""
+        from clvlab.runs.reasons import in_gap, lasting_gaps
+
         gaps = lasting_gaps(self.pack)
         named = any(gap.markets for gap in gaps)
         markets = self.pack.tape(self.fixture_ids).series["market_key"].unique().to_list() if named else ()
@@ -206,6 +209,8 @@ class Run:
     @cached_property
     def at_close(self) -> pl.Series:
         """Boolean per row of the scores: whether the entry was at the message that closes its market."""
+        from clvlab.runs.inspector import at_close
+
         return at_close(self.evidence.decisions, self.evidence.closes)
 
     @property
@@ -251,6 +256,9 @@ class Run:
 
     @property
     def _report(self) -> RunReport:
+        from clvlab.runs.card import metrics, verdicts
+        from clvlab.runs.reasons import unscored
+
         rows, started, window = self.scores, self.started, self.window
         is_scored = rows["reason"] == Reason.SCORED
         scored_rows, gapped = rows.filter(is_scored), int((self.in_gap & is_scored).sum())
@@ -312,6 +320,8 @@ def matched(tape: Tape, window: Window) -> int:
 
 def _lost(pack: Pack) -> dict[str, int]:
     """Return the number of a capture's gaps by cause, without gaps whose messages were all sent again."""
+    from clvlab.runs.reasons import lasting_gaps
+
     return dict(sorted(Counter(gap.cause or "unknown" for gap in lasting_gaps(pack)).items()))
 
 

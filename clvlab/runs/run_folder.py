@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clvlab.anchor import anchorer_of
 from clvlab.anchor.records import AnchorRecord, FolderRecords
-from clvlab.anchor.settings import AnchorSettings
-from clvlab.api.runs import InspectorRecord
-from clvlab.base.invocation import command
 from clvlab.errors import AnchorError, LogConflictError
-from clvlab.log.log import LogStore, abandon, commit, conclude, is_concluded
-from clvlab.packs.matches import check_open, held_matches, quotes_of_fixtures, without_held
-from clvlab.packs.views.view_file import view_file
 from clvlab.proof.anchor import Anchor
-from clvlab.proof.manifest import inputs_hash
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
-from clvlab.runs.execute import ABANDONED, Commitment, drawing_of
-from clvlab.runs.inspector import inspect_decision
-from clvlab.runs.run import Run, audited
-from clvlab.runs.spec import ReplaySpec, RunSpec
 from clvlab.store.folder import held_of, read_receipts, read_run, read_view, write_run
+
+if TYPE_CHECKING:  # imported where it is used, so that a first verification waits for nothing else
+    from clvlab.anchor.settings import AnchorSettings
+    from clvlab.api.runs import InspectorRecord
+    from clvlab.log.log import LogStore
+    from clvlab.runs.execute import Commitment
+    from clvlab.runs.run import Run
+    from clvlab.runs.spec import RunSpec
 
 LOCAL = "local"
 """Default owner of a commitment."""
@@ -43,8 +41,17 @@ class FolderRecorder:
 
     def commit(self, spec: RunSpec) -> Commitment:
         """Commit to a run; ``HeldOutError`` if a plan of the log's laboratory holds out some of its fixtures."""
+        from clvlab.runs.execute import Commitment, drawing_of
+
         if self.log is None:
             return Commitment(spec.run_id)
+
+        from clvlab.log.log import commit
+        from clvlab.packs.matches import check_open, held_matches, quotes_of_fixtures, without_held
+        from clvlab.proof.manifest import inputs_hash
+        from clvlab.runs.run import audited
+        from clvlab.runs.spec import ReplaySpec
+
         with self.log.write() as rows:
             if isinstance(spec, ReplaySpec):  # a live capture has no pack yet
                 quotes = quotes_of_fixtures(spec.pack, spec.fixture_ids)
@@ -57,8 +64,12 @@ class FolderRecorder:
 
     def keep(self, done: Run) -> None:
         """Store a run, then conclude its commitment. The folder keeps the run even if the log has another result."""
+        from clvlab.packs.views.view_file import view_file
+
         folder = keep(done.sealed, self.folder, done.receipts, view_file(done.pack))
         if self.log is not None:
+            from clvlab.log.log import conclude
+
             with self.log.write() as rows:
                 run, failed = done.sealed, done.failed_audits
                 try:
@@ -73,6 +84,9 @@ class FolderRecorder:
     def abandon(self, run_id: str, cause: str) -> None:  # noqa: ARG002  a folder keeps no cause
         """Abandon the commitment if it has no result yet. A failed repetition leaves a result as it is."""
         if self.log is not None:
+            from clvlab.log.log import abandon, is_concluded
+            from clvlab.runs.execute import ABANDONED
+
             with self.log.write() as rows:
                 if not is_concluded(rows, run_id):
                     abandon(rows, run_id, ABANDONED, self.clock())
@@ -107,11 +121,15 @@ def anchor(path: str | Path) -> Anchor | None:
 
 
 def decision(path: str | Path, seq: int) -> InspectorRecord:
+    from clvlab.runs.inspector import inspect_decision
+
     return inspect_decision(load(path), seq)
 
 
 def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:
     """Anchor a stored run once, and keep the record in its folder; ``AnchorUnavailableError`` if a later retry is safe."""
+    from clvlab.base.invocation import command
+
     run = read_run(path)
     if not verify(run, read_receipts(path)).passed:
         raise AnchorError(f"run {run.run_id} does not verify: only runs that verify are anchored")
@@ -127,8 +145,10 @@ def record_of(path: Path, run_id: str) -> AnchorRecord | None:
 
 def verify_with_chain(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Verify a stored run. If the settings name a chain, ask that chain about the anchor."""
-    run, settings = read_run(path), settings or AnchorSettings()
-    chosen = anchorer_of(settings, FolderRecords(path))
+    run = read_run(path)
+    chosen = anchorer_of(settings, FolderRecords(path)) if settings else None
     record = record_of(path, run.run_id)
-    anchor = record.anchor() if record else Anchor(cluster=settings.cluster)
+    if chosen is None:
+        return verify(run, read_receipts(path), anchor=record.anchor() if record else None)
+    anchor = record.anchor() if record else Anchor(cluster=chosen.cluster)
     return verify(run, read_receipts(path), anchor=anchor, seen=chosen.seen(anchor), trust=chosen.trust)

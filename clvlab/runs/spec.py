@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from clvlab.agents.isolation.agent import IsolatedAgent, isolated
 from clvlab.agents.registry import names_template, template
 from clvlab.agents.template import Template
 from clvlab.engine.agent import Agent, identify, is_registered
@@ -119,6 +118,9 @@ def resolve(agent: str | Agent, params: Mapping[str, Any] | None = None, window:
     values = dict(params or {})
     if names_template(agent):
         return template(agent, {"markets": (window or Window()).market_allowlist} | values)
+
+    from clvlab.agents.isolation.agent import IsolatedAgent, isolated  # a template needs no other process
+
     if isinstance(agent, IsolatedAgent) and not is_registered(agent):  # it comes from another process
         agent = IsolatedAgent.with_params(agent)
     if isinstance(agent, str) or not is_registered(agent):
@@ -136,6 +138,9 @@ def rename(agent: Agent, agent_id: str) -> Agent:
     """Return an agent under another name; ``AgentError`` unless it is a template or a strategy."""
     if isinstance(agent, Template):
         return template(agent.strategy, dict(agent.config), agent_id=agent_id)
+
+    from clvlab.agents.isolation.agent import IsolatedAgent
+
     if isinstance(agent, IsolatedAgent):
         return agent.with_params(agent_id)
     raise AgentError(f"{type(agent).__name__} can't be entered as {agent_id!r}: make it with that agent_id")

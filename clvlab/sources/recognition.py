@@ -26,7 +26,7 @@ from clvlab.errors import SourceError
 from clvlab.odds.formats import OddsFormat
 from clvlab.packs.files import whole
 from clvlab.packs.manifest import DESCRIPTOR
-from clvlab.packs.rows import UNREADABLE
+from clvlab.packs.rows import unreadable
 from clvlab.sources.archives import SHEETS, ArchiveKind, head_of, is_a_line, kind_of
 from clvlab.sources.betfair import runners as betfair_runners
 from clvlab.sources.kalshi.messages import parts_of
@@ -285,7 +285,7 @@ def _foreign(_path: Path, head: bytes, _mapping: Mapping[str, Any]) -> str:
 def _of_parquet(path: Path, _head: bytes, mapping: Mapping[str, Any]) -> Finding | str:
     try:
         columns = pq.read_schema(path).names
-    except UNREADABLE as error:
+    except unreadable() as error:
         return f"Parquet that can't be read: {str(error).splitlines()[0]}"
     if {"fixture_id", "tick_seq", "prob_bps"} <= {*columns} or {"series", "tick_seq", "prob_bps"} <= {*columns}:
         return "the ticks of a pack, which needs no import"

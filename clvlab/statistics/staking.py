@@ -79,6 +79,9 @@ class Staking:
         return f"{self.fraction:g} x Kelly{capped}{limit}"
 
 
+HALF_KELLY = Staking()
+
+
 def kelly_shares(probabilities: Floats, odds: Floats) -> Floats:
     """Return the stakes, as shares of the bankroll, that grow it fastest over the mutually exclusive sides of one market.
 

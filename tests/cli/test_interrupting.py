@@ -13,13 +13,15 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="terminals and signal
 
 BUSY = """
 import os, time
+from clvlab.arena import packs
+from clvlab.packs import synthetic
 from clvlab.runs import spec
+from clvlab.sources import importer
 def busy(*arguments, **options):
     os.write(1, b"busy\\n")
     {how}
-spec.backtest_spec = busy  # before commands know it
-from clvlab.cli import main, packs
-packs.build = packs.import_source = packs.packs.verified_pack = busy
+spec.backtest_spec = synthetic.build = importer.import_source = packs.verified_pack = busy
+from clvlab.cli import main
 main()
 """
 LOOKS_ALIVE = "time.sleep(3600)"

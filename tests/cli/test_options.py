@@ -3,7 +3,16 @@
 import re
 
 import pytest
+from typer.main import get_command
 
+from clvlab.arena.log.sources import SourceLimits
+from clvlab.bets.grades import STRATEGY
+from clvlab.cli import app, output
+from clvlab.law.closing import Window
+from clvlab.odds.formats import OddsFormat
+from clvlab.odds.margin import Margin
+from clvlab.sources.providers import IMPORTERS
+from clvlab.statistics.verdict import Tone
 from tests.commands import clvlab
 
 OWN = """
@@ -26,6 +35,36 @@ def folder(tmp_path_factory):
     assert code == 0
     (made / "one.json").write_text(out)
     return made
+
+
+def test_defaults_and_names_that_commands_spell_are_those_of_the_library():
+    """The modules that define them load Polars, for which help would wait."""
+    commands = get_command(app).commands
+    defaults = {
+        ("backtest", "horizon_s"): Window().min_clv_horizon_s,
+        ("sweep", "horizon_s"): Window().min_clv_horizon_s,
+        ("bets grade", "horizon_s"): Window().min_clv_horizon_s,
+        ("bets grade", "agent_id"): STRATEGY,
+        ("log audit", "max_entries"): SourceLimits().entries,
+    }
+    names = {
+        ("bets grade", "odds_format"): OddsFormat,
+        ("packs import", "odds_format"): OddsFormat,
+        ("packs import", "margin"): Margin,
+        ("packs import", "source"): sorted(IMPORTERS),
+    }
+
+    def option(command, name):
+        found = commands
+        for word in command.split():
+            made = found[word]
+            found = getattr(made, "commands", {})
+        return next(one for one in made.params if one.name == name)
+
+    assert {where: option(*where).default for where in defaults} == defaults
+    for where, known in names.items():
+        assert ", ".join(known) in option(*where).help, where
+    assert set(output._TONES) == set(Tone)
 
 
 @pytest.mark.parametrize(

@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clvlab.anchor.anchorer import NullAnchor
-from clvlab.anchor.records import AnchorRecord
-from clvlab.anchor.settings import AnchorSettings
-from clvlab.api.runs import LogStanding
 from clvlab.base.files import MAX_KEYS_BYTES, file_bytes
 from clvlab.errors import BundleError, EvidenceError
-from clvlab.log.bundles import PROOFS, Trust, judge, standing_in
-from clvlab.packs.remote.bucket import Address
-from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical
 from clvlab.proof.checks import Check, Verdict
-from clvlab.proof.disclosure import check_disclosure, disclosure
 from clvlab.proof.limits import MAX_DISCLOSURE_BYTES
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runs.run_folder import record_of
 from clvlab.store.folder import read_receipts, read_run, read_view, run_files
+
+if TYPE_CHECKING:  # imported where it is used, so that a first verification waits for nothing else
+    from clvlab.anchor.records import AnchorRecord
+    from clvlab.anchor.settings import AnchorSettings
+    from clvlab.api.runs import LogStanding
+    from clvlab.log.bundles import Trust
 
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
@@ -50,12 +48,18 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
 def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Recompute the proof of a bundled run; its anchor is checked on the chain if settings name one."""
     contents = read_bundle(file_bytes(path))
-    asker = NullAnchor(settings)
-    anchor = Anchor(cluster=asker.cluster)
+    anchor = None
     if "anchor.json" in contents:
         stated = anchor_of(contents)
         anchor = Anchor(AnchorStatus.ANCHORED.value, stated["signature"], stated["cluster"])
     receipts = contents.get("receipts.jsonl", b"")
+    if settings is None:
+        return verify(run_of(contents), receipts, anchor=anchor)
+
+    from clvlab.anchor.anchorer import NullAnchor
+
+    asker = NullAnchor(settings)
+    anchor = anchor or Anchor(cluster=asker.cluster)
     return verify(run_of(contents), receipts, anchor=anchor, seen=asker.seen(anchor), trust=asker.trust)
 
 
@@ -73,6 +77,8 @@ def judge_proofs(
     accepts a required log without a trusted witness. Returns the checks, and block ``log`` of the proof card without its
     unsigned parts, if the log proofs hold.
     """
+    from clvlab.log.bundles import judge, standing_in
+
     whom = read_trust(trust)
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
     checks = judge(parts, verification, whom, _known_proofs(required), without_witness=without_witness)
@@ -82,6 +88,8 @@ def judge_proofs(
 
 def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
     """Return the trusted keys of a file and of ``logs``; without either, no key is trusted."""
+    from clvlab.log.bundles import Trust
+
     trust = Trust() if path is None else Trust.read(file_bytes(path, MAX_KEYS_BYTES))
     return replace(trust, logs=(*trust.logs, *logs))
 
@@ -102,6 +110,8 @@ def disclose(path: Path, seq: int) -> bytes:
     BundleError
         The run does not verify, so a disclosure would prove nothing.
     """
+    from clvlab.proof.disclosure import disclosure
+
     run, receipts = read_stored(path)
     verification = verify(run, receipts)
     if not verification.passed:
@@ -116,6 +126,8 @@ def is_disclosure(path: Path) -> bool:
 
 def judge_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Check]:
     """Judge the disclosure of one decision: the check ``disclosed``, and required proofs, which a disclosure never has."""
+    from clvlab.proof.disclosure import check_disclosure
+
     found = {name: Check(Verdict.FAIL, "a disclosure holds no such proof") for name in _known_proofs(required)}
     try:
         manifest_hash = check_disclosure(file_bytes(path, MAX_DISCLOSURE_BYTES))
@@ -126,6 +138,8 @@ def judge_disclosure(path: Path, required: Sequence[str] = ()) -> dict[str, Chec
 
 
 def _known_proofs(required: Sequence[str]) -> Sequence[str]:
+    from clvlab.log.bundles import PROOFS
+
     unknown = set(required) - set(PROOFS)
     if unknown:
         raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
@@ -134,6 +148,8 @@ def _known_proofs(required: Sequence[str]) -> Sequence[str]:
 
 def verifier_source(*, states: bool = False) -> bytes:
     """Return the stand-alone verifier, one file of plain Python; with ``states`` the companion that reads ticks."""
+    from clvlab.proof import clv_states, clv_verify
+
     return Path(clv_states.__file__ if states else clv_verify.__file__).read_bytes()
 
 
@@ -164,6 +180,7 @@ def _check(verification: Verification) -> None:
 
 
 def _put(files: dict[str, bytes], url: str, name: str) -> str:
+    from clvlab.packs.remote.bucket import Address
     from clvlab.packs.remote.packs import push_files
 
     push_files(files, url)

@@ -90,7 +90,7 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
     from clvlab.arena.uploads.archive import MAX_DESCRIPTOR_BYTES
     from clvlab.errors import PackFormatError, UploadRefusedError
     from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, pack_files, read_manifest
-    from clvlab.packs.rows import UNREADABLE
+    from clvlab.packs.rows import unreadable
 
     if not (folder / DESCRIPTOR).is_file():
         raise UploadRefusedError(f"the archive has no {DESCRIPTOR}")
@@ -111,7 +111,7 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
             raise PackFormatError(f"pack {manifest.pack_id!r} has no {name}")
         try:
             rows = pq.read_metadata(folder / name).num_rows
-        except UNREADABLE as error:
+        except unreadable() as error:
             raise PackFormatError(f"{name} can't be read as Parquet: {str(error).splitlines()[0]}") from error
         if rows > most:
             raise UploadRefusedError(f"{name} has {rows:,} rows, the limit is {most:,}")

@@ -25,8 +25,9 @@ from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.catalog import Catalog
 from clvlab.runs.folds import KICKOFF
-from clvlab.runs.live.spec import GRACE_S
+from clvlab.runs.live import GRACE_S
 from clvlab.runs.search.search import grid_of
+from clvlab.runs.search.sums import KeptSums
 from clvlab.sources.importer import paths_of
 from clvlab.sources.tables.files import Frame, is_frame
 from clvlab.statistics.measures import measure_of
@@ -373,7 +374,7 @@ def _local(path: Path | None) -> LocalBackend:
     if path is not None:
         kept = KeptRuns(f"sqlite:///{quote(str(path))}")
         folders = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live", "sums")}
-        return LocalBackend(path.name, kept, Catalog(folders["packs"]), folders["live"], folders["sums"])
+        return LocalBackend(path.name, kept, Catalog(folders["packs"]), folders["live"], KeptSums(folders["sums"]))
     kept, folder = KeptRuns(), Path(tempfile.mkdtemp(prefix="clvlab-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
-    return LocalBackend("this laboratory", kept, Catalog(folder / "packs"), folder / "live", folder / "sums")
+    return LocalBackend("this laboratory", kept, Catalog(folder / "packs"), folder / "live", KeptSums(folder / "sums"))

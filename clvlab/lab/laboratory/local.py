@@ -14,40 +14,32 @@ import polars as pl
 
 from clvlab.arena import packs
 from clvlab.base.files import StagingPath, file_bytes_or_none, replace_file
-from clvlab.bets.grades import plan_grading
-from clvlab.bets.record import BetsFormat
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
-from clvlab.lab.laboratory.backend import pages, run_tables
-from clvlab.lab.laboratory.lists import Listing, list_packs, list_runs, list_standings, pack_row
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
-from clvlab.lab.laboratory.searches import LabPacks, capture_feed, follow_feed, make_plan, walk_grid
-from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.pack import Pack
-from clvlab.lab.results.plan import SearchPlan
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import VerificationResult, verification_of
-from clvlab.lab.results.sweep import GridWork, Trial, sweep_grid
-from clvlab.lab.results.walk_forward import WalkForward
 from clvlab.packs import reader
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.rows import RESULTS
 from clvlab.packs.views.view_file import finder, made_again, read_view, view_file
-from clvlab.proof.anchor import Anchor
 from clvlab.runs.execute import NOWHERE, Recorder, execute, execute_all
-from clvlab.runs.live.feed import feed_at
-from clvlab.runs.live.request import LiveRequest
-from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run, content_hash_of
-from clvlab.runs.search.search import at_point, grid_points
-from clvlab.runs.search.sums import KeptSums
 from clvlab.runs.spec import ReplaySpec
-from clvlab.sources import importer
-from clvlab.sources.capture.replay import ReplayFeed
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
     from clvlab.arena.run_store import KeptRuns  # needs the libraries of the store
+    from clvlab.bets.record import BetsFormat
+    from clvlab.lab.laboratory.lists import Listing
+    from clvlab.lab.results.bets import GradedBets
+    from clvlab.lab.results.plan import SearchPlan
+    from clvlab.lab.results.sweep import GridWork, Trial
+    from clvlab.lab.results.walk_forward import WalkForward
+    from clvlab.runs.live.request import LiveRequest
+    from clvlab.runs.live.view import LiveView
+    from clvlab.runs.search.sums import KeptSums
     from clvlab.sources.capture.feed import Feed
     from clvlab.sql import Table  # loads a database
 
@@ -64,12 +56,12 @@ class LocalBackend:
         kept: KeptRuns | None = None,
         imported: Catalog | None = None,
         live: Path | None = None,
-        sums: Path | None = None,
+        sums: KeptSums | None = None,
     ) -> None:
         self.where = where
         self._runs = kept
         self._live = live
-        self._sums = None if sums is None else KeptSums(sums)
+        self._sums = sums
         self._catalogs = [*([imported] if imported else []), packs.bundled_catalog()]
         self._closed = False
 
@@ -84,6 +76,8 @@ class LocalBackend:
         self._closed = True
 
     def packs(self) -> Listing:
+        from clvlab.lab.laboratory.lists import list_packs, pack_row
+
         return list_packs(map(pack_row, self._packs()), self.where)
 
     def _packs(self) -> Iterator[reader.Pack]:
@@ -110,6 +104,8 @@ class LocalBackend:
 
     def import_odds(self, source: str | None, paths: Any, pack_id: str, options: Mapping[str, Any]) -> Pack:
         """Import into the laboratory's folder; the same files again give the same pack."""
+        from clvlab.sources import importer
+
         imported, bundled = self._catalogs
         if pack_id in bundled.entries():
             raise PackFormatError(f"{pack_id!r} is a pack that comes with clvlab: give yours another name")
@@ -124,6 +120,8 @@ class LocalBackend:
         return self.pack(pack_id)
 
     def capture(self, feed: str | Feed, out: Path, request: CaptureRequest) -> Pack:
+        from clvlab.lab.laboratory.searches import capture_feed
+
         return capture_feed(self._open_feed(feed, request.fixtures), out, request)
 
     def backtest(self, request: RunRequest, agent: AgentSpec) -> Result:
@@ -135,6 +133,9 @@ class LocalBackend:
         return tuple(map(Result.from_run, execute_all(specs, len(requests), self._recorder_of, executor)))
 
     def grade_bets(self, request: RunRequest, bets: Any, how: BetsFormat, agent_id: str) -> GradedBets:
+        from clvlab.bets.grades import plan_grading
+        from clvlab.lab.results.bets import GradedBets
+
         self._check_open()
         grading = plan_grading(bets, self.pack(request.pack).source, how, request.window, agent_id)
         return GradedBets.from_grading(grading, self._execute(grading.spec))
@@ -150,6 +151,8 @@ class LocalBackend:
 
     def live(self, request: LiveRequest, agents: Sequence[AgentSpec], *, progress: Callable[[LiveView], None] | bool) -> Result:
         """Follow a fixture live, and admit the captured pack."""
+        from clvlab.lab.laboratory.searches import follow_feed
+
         if self._live is None:
             raise UnsupportedError("no live run is kept outside a laboratory: open one with clvlab.Lab(...)")
         found = [agent.resolve(request.window) for agent in agents]
@@ -160,6 +163,9 @@ class LocalBackend:
 
     def _open_feed(self, feed: Feed | str | None, fixture_ids: Sequence[int]) -> Feed:
         """Return a feed; refuse to replay held-out fixtures, because their new digest would hide them."""
+        from clvlab.runs.live.feed import feed_at
+        from clvlab.sources.capture.replay import ReplayFeed
+
         made = feed_at(feed)
         if isinstance(made, ReplayFeed):
             self._without_held_out(made.pack).check_open(fixture_ids or made.pack.fixture_ids)
@@ -201,6 +207,8 @@ class LocalBackend:
     def sweep(
         self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], work: GridWork
     ) -> tuple[tuple[Trial, ...], int]:
+        from clvlab.lab.results.sweep import sweep_grid
+
         pack = self.pack(request.pack)
         request = replace(request, pack=pack)
 
@@ -221,12 +229,16 @@ class LocalBackend:
     def walk(
         self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]], folds: Folds, work: GridWork
     ) -> WalkForward:
+        from clvlab.lab.laboratory.searches import walk_grid
+
         pack = self.pack(request.pack)
         self._record_trials(replace(request, pack=pack), agent, grid)
         return walk_grid(pack.source, request, agent, grid, folds, work, self._sums)
 
     def _record_trials(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, Sequence[Any]]) -> int:
         """Record the points of a grid before the first trial, and return the number of other trials on record."""
+        from clvlab.runs.search.search import at_point, grid_points
+
         if self._runs is None:
             return 0
         specs, pack = [], self.pack(request.pack).source
@@ -241,12 +253,19 @@ class LocalBackend:
         return self._runs.record_trials(specs)
 
     def plan(self, request: RunRequest, agent: AgentSpec, grid: Mapping[str, tuple[Any, ...]], hold: HoldOut) -> SearchPlan:
+        from clvlab.lab.laboratory.searches import LabPacks, make_plan
+
         return make_plan(self, self._store, LabPacks(self.pack, self._packs), request, agent, grid, hold)
 
     def runs(self, limit: int | None = None) -> Listing:
+        from clvlab.lab.laboratory.backend import pages
+        from clvlab.lab.laboratory.lists import list_runs
+
         return list_runs(pages(self._store.runs.page, limit), self._store.runs.card, self.where)
 
     def open_run(self, run_id: str) -> Result:
+        from clvlab.proof.anchor import Anchor
+
         sealed, card = self._store.runs.sealed_run(run_id), self._store.runs.card(run_id)
         content_hash = str(content_hash_of(sealed))
         packs, anchor = chain(self._packs(), self._views(content_hash)), Anchor(**card["anchor"])
@@ -279,9 +298,13 @@ class LocalBackend:
         return verification_of(self._store.runs.verify(run_id))
 
     def leaderboard(self) -> Listing:
+        from clvlab.lab.laboratory.lists import list_standings
+
         return list_standings(self._store.leaderboard.rows()["rows"], self.where)
 
     def tables(self) -> dict[str, Callable[[], Table]]:
+        from clvlab.lab.laboratory.backend import run_tables
+
         return (
             {"packs": lambda: self.packs().frame}
             | run_tables(self.runs, self.open_run)

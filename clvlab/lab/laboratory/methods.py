@@ -6,30 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from clvlab.base.names import names_checked
-from clvlab.bets.record import BetsFormat
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, StatisticsError, UnknownRunError, UnsupportedError
-from clvlab.lab.laboratory.backend import Backend
-from clvlab.lab.laboratory.lists import Listing
 from clvlab.lab.laboratory.requests import Folds, agent_in_steps, agent_spec, agent_specs, run_request, several
-from clvlab.lab.progress import Progress
-from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run, VerificationResult
-from clvlab.lab.results.sweep import GridWork, Sweep, check_draws
-from clvlab.lab.results.walk_forward import WalkForward
 from clvlab.lab.validation import value_text
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.report.comparison import Comparison
-from clvlab.report.export import check_settings
-from clvlab.runs.search.search import check_trials, grid_of
-from clvlab.sources.tables.files import Frame
-from clvlab.statistics.measures import measure_of
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.lab.laboratory.backend import Backend
+    from clvlab.lab.laboratory.lists import Listing
+    from clvlab.lab.progress import Progress
+    from clvlab.lab.results.bets import GradedBets
+    from clvlab.lab.results.sweep import Sweep
+    from clvlab.lab.results.walk_forward import WalkForward
+    from clvlab.report.comparison import Comparison
+    from clvlab.sources.tables.files import Frame
 
 
 class Verbs:
@@ -188,6 +186,8 @@ class Verbs:
         >>> lab.sql("select reason, count(*) as n from scores group by reason order by n desc").frame.rows()
         [('scored', 129), ('closing_suspended', 6), ('pending_horizon', 1)]
         """
+        from clvlab.lab.laboratory.lists import Listing
+
         if not isinstance(statement, str):
             raise QueryError(f"a SQL statement is a text, not {statement!r:.80}")
         from clvlab.sql import query  # loads a database
@@ -263,6 +263,10 @@ class Verbs:
         >>> lab.sweep("starter", "cumulative-drift", {"warmup_ticks": [20, 40, 80]}).trials
         4
         """
+        from clvlab.lab.results.sweep import GridWork, Sweep, check_draws
+        from clvlab.runs.search.search import check_trials, grid_of
+        from clvlab.statistics.measures import measure_of
+
         request, values = run_request(pack, fixtures, window, policy), grid_of(grid)
         check_draws(level, seed, resamples)
         measure_of(by)
@@ -321,6 +325,11 @@ class Verbs:
         >>> found.frame["fold"].to_list(), found.frame["n"].sum() == found.sheet.with_at_close.n - found.sheet.left_out
         ([1, 2], True)
         """
+        from clvlab.lab.results.sweep import GridWork
+        from clvlab.report.export import check_settings
+        from clvlab.runs.search.search import grid_of
+        from clvlab.statistics.measures import measure_of
+
         request, values = run_request(pack, fixtures, window), grid_of(grid)
         check_settings(level)
         measure_of(objective)
@@ -472,6 +481,8 @@ class Verbs:
         >>> graded.bets["clv_bps"].to_list(), graded.unmatched["reason"].to_list(), graded.verify().passed
         ([70, None], ['fixture_unknown'], True)
         """
+        from clvlab.bets.record import BetsFormat
+
         how = BetsFormat(columns, market, odds_format, time_zone, time_format, team_aliases)
         return self._backend.grade_bets(run_request(odds, None, window), bets, how, agent_id)
 
@@ -512,6 +523,8 @@ class Verbs:
         >>> [(run.pack.pack_id, run.run.verify().passed) for run in runs]
         [('starter', True), ('season', True)]
         """
+        from clvlab.lab.results.sweep import GridWork
+
         requests = [run_request(pack, None, window, policy, audit=audit) for pack in several(packs)]
         return self._backend.backtests(requests, agent_spec(agent, params), GridWork(executor).executor)
 
@@ -583,6 +596,8 @@ class Verbs:
         >>> lab.compare([first, lab.backtest("starter", "cumulative-drift")]).names
         ['baseline', 'cumulative-drift']
         """
+        from clvlab.report.comparison import Comparison
+
         if isinstance(runs, str) or not isinstance(runs, Iterable):
             raise StatisticsError(
                 f"a list of backtests, competitions and ids of runs can be compared, not {value_text(runs)}: "

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clvlab.agents.coercion import as_agent
-from clvlab.agents.isolation.agent import step_by_step
 from clvlab.agents.registry import names_template
 from clvlab.base.names import among, fields_checked, nearest
 from clvlab.engine.agent import Agent
@@ -19,11 +17,11 @@ from clvlab.lab.validation import fixture_ids_argument, value_text
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import EndRule
-from clvlab.runs.live.request import LiveRequest, until_ts_ms
-from clvlab.runs.live.spec import GRACE_S
+from clvlab.runs.live import GRACE_S
 from clvlab.runs.spec import rename, resolve
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.runs.live.request import LiveRequest
     from clvlab.runs.live.watch import CaptureState
 
 
@@ -156,6 +154,8 @@ def live_request(
     grace_s: Any = GRACE_S,
 ) -> LiveRequest:
     """Return the request of a live run, with defaults."""
+    from clvlab.runs.live.request import LiveRequest
+
     if fixture is not None and type(fixture) is not int:
         raise FeedError(f"a fixture is named by its id, a whole number, not {fixture!r:.80}")
     if type(grace_s) is not int:
@@ -169,7 +169,12 @@ def agent_in_steps(agent: Any, *, stepped: Any) -> Any:
         raise ArgumentError(f"stepped is True or False, not {stepped!r:.80}")
     if stepped and names_template(agent):
         raise AgentError(f"stepped=True is for an agent of yours, and {agent!r:.200} is a template, which needs no isolation")
-    return step_by_step(agent) if stepped else agent
+    if not stepped:
+        return agent
+
+    from clvlab.agents.isolation.agent import step_by_step
+
+    return step_by_step(agent)
 
 
 def run_request(
@@ -189,10 +194,13 @@ def run_request(
 
 def agent_spec(agent: Any, params: Any = None) -> AgentSpec:
     """Return the spec of an agent."""
-    own = agent if isinstance(agent, str) else as_agent(agent)
+    if not isinstance(agent, str):
+        from clvlab.agents.coercion import as_agent
+
+        agent = as_agent(agent)
     if params is not None and not isinstance(params, Mapping):
         raise AgentError(f"params is a mapping from parameters to values, such as {{'stake': 50}}, not {value_text(params)}")
-    return AgentSpec(own, dict(params or {}))
+    return AgentSpec(agent, dict(params or {}))
 
 
 @dataclass(frozen=True)
@@ -207,6 +215,8 @@ class CaptureRequest:
 
 def capture_request(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequest:
     """Return the request of a capture; ``until`` is a time with its zone, or seconds from now."""
+    from clvlab.runs.live.request import until_ts_ms
+
     ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
         raise FeedError(f"fixtures are a list of fixture ids, not {value_text(fixtures)}")

@@ -6,32 +6,27 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clvlab.arena import packs as application_packs
 from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
-from clvlab.lab.laboratory.lists import AgentListing, Listing
 from clvlab.lab.laboratory.local import HERE
 from clvlab.lab.laboratory.methods import Verbs
 from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_argument, several
 from clvlab.lab.results.pack import Joined, Pack, joint_hold_out, merge_holdouts
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
-from clvlab.lab.results.sweep import GridWork
 from clvlab.lab.validation import value_text
 from clvlab.law.tape import Tape
-from clvlab.packs.matching.names import read_aliases
-from clvlab.packs.views.concatenation import concatenated
-from clvlab.packs.views.join import join_of
-from clvlab.report.cards import AuditReport
-from clvlab.report.comparison import Leaderboard
-from clvlab.runs import audits, run_folder
-from clvlab.runs.audits import Audit, audit_all
 from clvlab.runs.spec import resolve
-from clvlab.sources.importer import Import, import_all, import_from, import_options, paths_of
-from clvlab.sources.tables.files import Frame
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.lab.laboratory.lists import AgentListing, Listing
+    from clvlab.report.cards import AuditReport
+    from clvlab.report.comparison import Leaderboard
+    from clvlab.sources.tables.files import Frame
 
 # Look-ahead audits.
 
@@ -61,6 +56,9 @@ def lookahead_audit(
     >>> lookahead_audit("baseline", "starter")
     Look-ahead audit of 'baseline': passed, decisions on 24 prefixes of 12 fixture(s) equal those on the whole tape; ...
     """
+    from clvlab.report.cards import AuditReport
+    from clvlab.runs import audits
+
     check_audit(cuts, seed, max_rows)
     if not isinstance(tape, Tape):
         tape = HERE.pack(pack_argument(tape)).source.tape()
@@ -94,6 +92,10 @@ def lookahead_audits(
     >>> [report.passed for report in lookahead_audits("baseline", ["starter", "season"])]
     [True, True]
     """
+    from clvlab.lab.results.sweep import GridWork
+    from clvlab.report.cards import AuditReport
+    from clvlab.runs.audits import Audit, audit_all
+
     check_audit(cuts, seed, max_rows)
     sources = [HERE.pack(pack_argument(pack)).source for pack in several(packs)]
     reports = audit_all(resolve(agent_spec(agent).agent), sources, Audit(cuts, seed, max_rows), GridWork(executor).executor)
@@ -158,6 +160,8 @@ def concat(packs: Sequence[Pack | str | Path]) -> Pack:
     >>> whole.ticks().height == sum(whole.frame["rows"])
     True
     """
+    from clvlab.packs.views.concatenation import concatenated
+
     opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
     return merge_holdouts(concatenated([pack.source for pack in opened]), opened)
 
@@ -194,6 +198,9 @@ def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path
     >>> set(joined.matching["outcome"]), joined.source.books
     ({'taken'}, ('clvlab',))
     """
+    from clvlab.packs.matching.names import read_aliases
+    from clvlab.packs.views.join import join_of
+
     opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
     joined, matching = join_of([pack.source for pack in opened], aliases=read_aliases(team_aliases))
     return Joined(joined, joint_hold_out(opened), matching)
@@ -220,6 +227,8 @@ def open_run(path: str | Path) -> Run:
     >>> open_run(folder).verify().passed
     True
     """
+    from clvlab.runs import run_folder
+
     if not isinstance(path, str | Path):
         raise UnknownRunError(f"a run is opened by the path of its folder, not {value_text(path)}{_save_hint(path)}")
     if isinstance(path, str) and _RUN_ID.fullmatch(path) and not Path(path).exists():
@@ -279,6 +288,8 @@ def import_odds(
     >>> import_odds("csv", frame, folder / "of-a-frame").ticks()["prob_bps"].to_list()
     [5403, 4597]
     """
+    from clvlab.sources.importer import import_from, import_options
+
     if not isinstance(out, str | Path):
         raise PackFormatError(f"out is the path of the new pack's folder, not {value_text(out)}")
     import_from(source, paths, Path(out), import_options(lenient=lenient, **options))
@@ -318,6 +329,9 @@ def imports(
     >>> [pack.pack_id for pack in made]
     ['may', 'june']
     """
+    from clvlab.lab.results.sweep import GridWork
+    from clvlab.sources.importer import Import, import_all, import_options, paths_of
+
     if not isinstance(packs, Mapping):
         raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {value_text(packs)}")
     chosen = import_options(lenient=lenient, **options)
@@ -343,6 +357,8 @@ def leaderboard(runs: Sequence[Result], by: str = "clv", *, level: float = 0.95)
     >>> leaderboard([backtest("starter", "baseline"), backtest("starter", "cumulative-drift")]).frame["agent_id"][0]
     'baseline'
     """
+    from clvlab.report.comparison import Leaderboard
+
     if isinstance(runs, Result | str) or not isinstance(runs, Iterable):
         raise StatisticsError(f"a leaderboard is of a list of backtests, not {value_text(runs)}: write leaderboard([a, b])")
     results = list(runs)
@@ -375,6 +391,8 @@ def agents() -> AgentListing:
     >>> agents().frame.filter(agent="baseline").select("parameter", "default").rows()
     [('markets', '[""]'), ('stake', '100'), ('warmup_ticks', '0'), ('min_prob_bps', '5000')]
     """
+    from clvlab.lab.laboratory.lists import AgentListing
+
     return AgentListing()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -15,22 +15,21 @@ from clvlab.base.names import names_checked
 from clvlab.errors import StatisticsError, ViewError, WindowError
 from clvlab.lab.validation import fixture_ids_argument
 from clvlab.law.closing import Window
-from clvlab.law.markets import UnreadKey, unread_keys
 from clvlab.law.schema import Schema
 from clvlab.packs import reader
 from clvlab.packs.manifest import KickoffKind, about
-from clvlab.packs.matching.fixtures import MatchResult
-from clvlab.packs.quality import Quality
-from clvlab.packs.views.derivation import DerivedPack, derived_words
-from clvlab.packs.views.rule import rule
-from clvlab.packs.views.view import REMOVED, removed, view_of
 from clvlab.packs.views.view_file import view_file
-from clvlab.report.cards import pack_card, quality_of
 from clvlab.report.export import Exportable
 from clvlab.report.html import Html
-from clvlab.report.price_path import PricePath, price_path
 from clvlab.statistics.paths import HOURS
 from clvlab.words import counted
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.law.markets import UnreadKey
+    from clvlab.packs.matching.fixtures import MatchResult
+    from clvlab.packs.quality import Quality
+    from clvlab.packs.views.derivation import DerivedPack
+    from clvlab.report.price_path import PricePath
 
 
 class Pack(Exportable):
@@ -99,6 +98,8 @@ class Pack(Exportable):
 
     @cached_property
     def _quality(self) -> Quality | None:
+        from clvlab.report.cards import quality_of
+
         return self.source.quality or quality_of(self.source)
 
     @property
@@ -155,6 +156,9 @@ class Pack(Exportable):
         >>> view.removed["removed"].to_list()
         [180, 600]
         """
+        from clvlab.packs.views.rule import rule
+        from clvlab.packs.views.view import view_of
+
         chosen = rule(
             league=league,
             season=season,
@@ -171,6 +175,9 @@ class Pack(Exportable):
     @property
     def removed(self) -> pl.DataFrame:
         """One row per filter of a view, in their order, with the number of removed items; empty for other packs."""
+        from clvlab.packs.views.derivation import DerivedPack
+        from clvlab.packs.views.view import REMOVED, removed
+
         source = self.source
         return removed(source) if isinstance(source, DerivedPack) else pl.DataFrame(schema=REMOVED)
 
@@ -231,6 +238,8 @@ class Pack(Exportable):
         >>> open_pack("starter").price_path().known["hours"].to_list()[:3]
         [72.0, 48.0, 24.0]
         """
+        from clvlab.report.price_path import price_path
+
         if window is not None and not isinstance(window, Window):
             raise WindowError(f"a window is a clvlab.Window, not {window!r:.80}")
         if isinstance(hours, str) or not isinstance(hours, Iterable):
@@ -243,6 +252,8 @@ class Pack(Exportable):
         return self._hold_out
 
     def __repr__(self) -> str:
+        from clvlab.packs.views.derivation import DerivedPack, derived_words
+
         verified = f", {self.source.verification}" if self.source.verification else ""
         made = f", {derived_words(self.source)}" if isinstance(self.source, DerivedPack) else ""
         size = f"{counted(len(self.fixture_ids), 'fixture')}, {self.source.rows} rows"
@@ -250,6 +261,8 @@ class Pack(Exportable):
         return f"Pack {self.pack_id!r} ({label}): {size}{made}{verified}; next: clvlab.backtest(pack)"
 
     def _repr_html_(self) -> Html:
+        from clvlab.report.cards import pack_card
+
         return pack_card(self.source, self._quality)
 
 
@@ -311,6 +324,8 @@ class Joined(Pack):
     @cached_property
     def unread(self) -> list[UnreadKey]:
         """Markets of the sources whose keys can't be read, so they match no other market."""
+        from clvlab.law.markets import unread_keys
+
         parents = self.source.derivation.parents
         return unread_keys(sorted({key for parent in parents for key in parent.tape().series["market_key"].unique()}))
 

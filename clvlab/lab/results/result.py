@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 
@@ -19,24 +19,24 @@ from clvlab.errors import (
 from clvlab.lab.results.run import Run as SealedRunView
 from clvlab.lab.results.run import VerificationResult
 from clvlab.lab.validation import fixture_ids_argument
-from clvlab.lab.widgets.explorer import Explorer
 from clvlab.law.metrics import rank
 from clvlab.packs import reader
 from clvlab.packs.views.view_file import view_file
-from clvlab.report.bankrolls import HALF_KELLY, BankrollFan
-from clvlab.report.cards import AuditReport, Report, Scores, agent_card
-from clvlab.report.comparison import Comparison, Leaderboard
 from clvlab.report.export import Exportable
 from clvlab.report.html import Html
-from clvlab.report.moved_lines import MovedLines
-from clvlab.report.plots import Plots
-from clvlab.report.selection import Selection
-from clvlab.report.tearsheet import TearSheet
-from clvlab.runs.card import metrics
-from clvlab.runs.reasons import lasting_gaps
 from clvlab.runs.run import Run
-from clvlab.statistics import Staking
+from clvlab.statistics.staking import HALF_KELLY, Staking
 from clvlab.words import counted, mean_clv
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.lab.widgets.explorer import Explorer
+    from clvlab.report.bankrolls import BankrollFan
+    from clvlab.report.cards import AuditReport, Report, Scores
+    from clvlab.report.comparison import Comparison, Leaderboard
+    from clvlab.report.moved_lines import MovedLines
+    from clvlab.report.plots import Plots
+    from clvlab.report.selection import Selection
+    from clvlab.report.tearsheet import TearSheet
 
 
 class Result(Exportable):
@@ -114,6 +114,9 @@ class Result(Exportable):
         ``at_close`` says whether the entry is at the closing message of its market. ``in_gap`` says whether a gap of the
         pack's capture touches entry or close; it is ``None`` without the pack.
         """
+        from clvlab.report.cards import Scores
+        from clvlab.runs.reasons import lasting_gaps
+
         run = self.read
         try:
             gaps = lasting_gaps(run.pack)
@@ -126,6 +129,8 @@ class Result(Exportable):
     @cached_property
     def leaderboard(self) -> Leaderboard:
         """The agents by mean CLV, with intervals over fixtures."""
+        from clvlab.report.comparison import Leaderboard
+
         return Leaderboard(tuple(self.parts))
 
     @property
@@ -136,6 +141,8 @@ class Result(Exportable):
     @property
     def audits(self) -> dict[str, AuditReport]:
         """The look-ahead audits of your own agents, by agent id, for a run made here."""
+        from clvlab.report.cards import AuditReport
+
         return {name: AuditReport(one) for name, one in self.source.audits.items()}
 
     @property
@@ -149,6 +156,8 @@ class Result(Exportable):
         UnknownPackError
             The pack is not at hand.
         """
+        from clvlab.report.cards import Report
+
         if not self._is_reported:
             raise UnsupportedError(f"only a backtest has a report, and {self.run_id} is a {self._kind}: see .frame")
         return Report(self.read.report)
@@ -160,6 +169,8 @@ class Result(Exportable):
     @names_checked
     def compare(self, by: str = "clv", *, level: float = 0.95) -> Comparison:
         """Compare the agents with the first of them, paired by fixture; see ``clvlab.compare``."""
+        from clvlab.report.comparison import Comparison
+
         return Comparison(tuple(self.parts), by, level)
 
     @names_checked
@@ -196,6 +207,8 @@ class Result(Exportable):
         >>> backtest("starter", "cumulative-drift").tear_sheet().clv.n_clusters
         12
         """
+        from clvlab.report.tearsheet import TearSheet
+
         return TearSheet(self._part(agent_id), level, resamples, draws, seed)
 
     @names_checked
@@ -234,6 +247,8 @@ class Result(Exportable):
         >>> backtest("starter", "cumulative-drift").moved_lines().mean.n
         4
         """
+        from clvlab.report.moved_lines import MovedLines
+
         return MovedLines(self._part(agent_id), level)
 
     @names_checked
@@ -283,6 +298,10 @@ class Result(Exportable):
         >>> set(bt.explore(only=totals).frame["side"])
         {'over'}
         """
+        from clvlab.lab.widgets.explorer import Explorer
+        from clvlab.report.selection import Selection
+        from clvlab.report.tearsheet import TearSheet
+
         if position is not None and (type(position) is not int or position < 0):
             raise ArgumentError(f"a position in a market is a whole number of messages, not {position!r:.80}")
         if only is not None and not isinstance(only, Selection | TearSheet):
@@ -347,6 +366,9 @@ class Result(Exportable):
         return f"{self._title}: {summary}; next: {steps}"
 
     def _repr_html_(self) -> Html:
+        from clvlab.report.cards import agent_card
+        from clvlab.runs.card import metrics
+
         identity = {"run": self.run_id, "evidence hash": self.run.evidence_hash}
         audits = [{f"look-ahead audit of {name}": repr(found)} for name, found in self.audits.items()]
         if len(self.parts) > 1:

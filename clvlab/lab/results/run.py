@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from clvlab.api.runs import InspectorRecord, ProofArtifactResponse, VerifyResponse
-from clvlab.arena.runs.bundles import push_run
 from clvlab.errors import EvidenceError, FileError
-from clvlab.lab.widgets.proofs import EvidenceBrowser, MerklePath, Playground
-from clvlab.proof.anchor import Anchor
-from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.seal import SealedRun
-from clvlab.proof.verify import Verification, verify
 from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
-from clvlab.report.proofs.verification import ProofCard, state, verification_card
-from clvlab.runs import run_folder
-from clvlab.runs.card import proof_card
-from clvlab.runs.inspector import inspect_decision
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.api.runs import InspectorRecord, ProofArtifactResponse, VerifyResponse
+    from clvlab.lab.widgets.proofs import EvidenceBrowser, MerklePath, Playground
+    from clvlab.proof.anchor import Anchor
+    from clvlab.proof.verify import Verification
+    from clvlab.report.proofs.verification import ProofCard
 
 
 class VerificationResult(Exportable):
@@ -52,14 +49,20 @@ class VerificationResult(Exportable):
 
     @property
     def proof_card(self) -> ProofArtifactResponse:
+        from clvlab.runs.card import proof_card
+
         return proof_card(self.source)
 
     def __repr__(self) -> str:
+        from clvlab.report.proofs.verification import state
+
         failed = ", ".join(name for name, verdict in self.checks.items() if verdict == "fail")
         named = f" ({failed})" if failed else ""
         return f"Verification of {self.source.run_id}: {state(self.source)}{named}; next: .frame shows the basis of each check"
 
     def _repr_html_(self) -> Html:
+        from clvlab.report.proofs.verification import verification_card
+
         return verification_card(self.source)
 
 
@@ -86,6 +89,8 @@ class Run:
 
     def verify(self) -> VerificationResult:
         """Recompute the proof from the sealed bytes; an anchor stays pending, because no chain is read."""
+        from clvlab.proof.verify import verify
+
         return VerificationResult(verify(self.source, self.receipts, anchor=self.anchor))
 
     def decision(self, seq: int) -> InspectorRecord:
@@ -96,15 +101,21 @@ class Run:
         EvidenceError
             No decision has that number.
         """
+        from clvlab.runs.inspector import inspect_decision
+
         _check_seq(seq)
         return inspect_decision(self.source, seq)
 
     def proof_card(self) -> ProofCard:
         """Verify the run and return its proof card: the run, its seal, and the seven checks."""
+        from clvlab.report.proofs.verification import ProofCard
+
         return ProofCard(self.verify().source)
 
     def browse(self) -> EvidenceBrowser:
         """Read the evidence line by line, with running hashes; a widget in JupyterLab."""
+        from clvlab.lab.widgets.proofs import EvidenceBrowser
+
         return EvidenceBrowser(self.source)
 
     def merkle_path(self, seq: int) -> MerklePath:
@@ -115,11 +126,15 @@ class Run:
         EvidenceError
             The evidence does not have the line.
         """
+        from clvlab.lab.widgets.proofs import MerklePath
+
         _check_seq(seq)
         return MerklePath(self.source, seq)
 
     def tamper(self) -> Playground:
         """Return a copy to tamper with, and its checks; a widget in JupyterLab."""
+        from clvlab.lab.widgets.proofs import Playground
+
         return Playground(self.source, self.receipts, self.anchor)
 
     def save(self, folder: str | Path = "runs") -> Path:
@@ -132,6 +147,8 @@ class Run:
         RunConflictError
             The folder has other bytes under the same id.
         """
+        from clvlab.runs import run_folder
+
         if not isinstance(folder, str | Path):
             raise FileError(f"a run is saved in a folder, named by its path, not in {folder!r:.80}")
         if Path(folder).is_file():
@@ -150,6 +167,8 @@ class Run:
         RemoteError
             The bucket can't be written.
         """
+        from clvlab.arena.runs.bundles import push_run
+
         return push_run(self.source, url, self.receipts, self.view)
 
     def __repr__(self) -> str:
@@ -171,6 +190,10 @@ def _check_seq(seq: object) -> None:
 
 def verification_of(answer: VerifyResponse) -> VerificationResult:
     """Return the verification of a store or service, with its anchor."""
+    from clvlab.proof.anchor import Anchor
+    from clvlab.proof.checks import Check, Verdict
+    from clvlab.proof.verify import Verification
+
     verdicts: Mapping[str, Any] = answer["checks"]
     details: Mapping[str, Any] = answer["proof_card"]["check_details"]
     checks = {name: Check(Verdict(verdict), details[name]) for name, verdict in verdicts.items()}

@@ -40,7 +40,7 @@ from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, Fixture, P
 from clvlab.packs.parquet import MAX_FOOTER_BYTES, Chunk, check_chunks, check_parquet, row_groups
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import Address, Bucket, Version
-from clvlab.packs.rows import STORED, UNREADABLE, read_rows, stored_frame
+from clvlab.packs.rows import STORED, read_rows, stored_frame, unreadable
 from clvlab.packs.verification import verify_pack
 from clvlab.proof.canonical import sha256
 
@@ -73,7 +73,7 @@ class Cache:
             check_parquet(path)
             frame = stored_frame(pq.read_table(path, partitioning=None))
             os.utime(path)
-        except UNREADABLE:  # missing, just removed, or damaged: it is read again
+        except unreadable():  # missing, just removed, or damaged: it is read again
             return None
         return frame
 
@@ -171,7 +171,7 @@ class RemoteFiles:
         try:
             check_parquet(content)
             return conform(pl.read_parquet(content), BOOK_ROWS, "BOOK_ROWS")
-        except (pl.exceptions.PolarsError, *UNREADABLE) as error:
+        except (pl.exceptions.PolarsError, *unreadable()) as error:
             raise PackFormatError(f"{BOOKS_FILE} in {self.bucket.address} can't be read: {error}") from error
 
     def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -244,7 +244,7 @@ class RemoteFiles:
             tail = self.bucket.part(TICKS_FILE, version.size - length, version.size, version)
         try:
             return pq.read_metadata(pa.BufferReader(tail)), row_groups(tail[-length:-8]), version
-        except UNREADABLE as error:
+        except unreadable() as error:
             raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
 
     def _groups(self, ids: Collection[int]) -> list[int]:
@@ -275,7 +275,7 @@ class RemoteFiles:
             file = _Part(content, start, version.size)
             table = pq.ParquetFile(file, metadata=metadata, pre_buffer=True).read_row_group(number, columns=list(STORED))
             frame = stored_frame(table)
-        except UNREADABLE as error:
+        except unreadable() as error:
             raise PackFormatError(f"{self._where!r} can't be read as ticks: {error}") from error
         if frame is None:
             raise PackFormatError(f"{self._where!r} has other columns than ticks: {table.schema.names}")

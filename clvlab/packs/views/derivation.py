@@ -7,17 +7,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs.folder import PackFiles
 from clvlab.packs.manifest import Grade, PackManifest, grade_of
-from clvlab.packs.quality import Quality
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.rule import MARKS, Rule
 from clvlab.proof.canonical import canonical, sha256
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.packs.quality import Quality
 
 VIEW_SCHEMA = "clvlab-view/1"
 _NAME_LENGTH = 150  # of a parent's name; the rest is cut

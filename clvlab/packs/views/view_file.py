@@ -14,12 +14,7 @@ from clvlab.base.files import file_bytes_or_none
 from clvlab.errors import PackError, PackTamperedError, UnknownPackError, ViewError
 from clvlab.packs.manifest import DESCRIPTOR
 from clvlab.packs.reader import Pack, load_pack
-from clvlab.packs.verification import verified
-from clvlab.packs.views.concatenation import concatenated
 from clvlab.packs.views.derivation import VIEW_SCHEMA, DerivationKind, DerivedPack
-from clvlab.packs.views.join import joined_by
-from clvlab.packs.views.rule import Rule
-from clvlab.packs.views.view import view_of
 
 VIEW_FILE = "view.json"  # next to a run
 _MAX_BYTES = 64 << 20
@@ -129,6 +124,12 @@ def made_again(described: PackDescription, find: Finder) -> Pack:
 
 
 def _made(described: PackDescription, parents: list[Pack]) -> Pack:
+    # Imported here, as most packs are no views.
+    from clvlab.packs.views.concatenation import concatenated
+    from clvlab.packs.views.join import joined_by
+    from clvlab.packs.views.rule import Rule
+    from clvlab.packs.views.view import view_of
+
     payload = described.rule or {}
     match described.kind:
         case DerivationKind.WHERE if len(parents) == 1:
@@ -143,6 +144,8 @@ def _made(described: PackDescription, parents: list[Pack]) -> Pack:
 
 def finder(*folders: Path, packs: Iterable[Pack] = ()) -> Finder:
     """Return a finder over some packs and folders; a folder is a pack itself, or contains packs under their names."""
+    from clvlab.packs.verification import verified  # only where a view is made again
+
     known = {pack.content_hash: pack for pack in packs}
 
     def find(pack_id: str, content_hash: str) -> Pack | None:

@@ -15,7 +15,7 @@ from clvlab.api.answer import FeedHealth
 from clvlab.errors import FeedError, NoFeedError
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
-from clvlab.runs.live.spec import GRACE_S
+from clvlab.runs.live import GRACE_S
 from clvlab.sources.capture.feed import Feed, Stop
 from clvlab.sources.capture.replay import ReplayFeed
 from clvlab.sources.providers import SOURCES, FeedSettings, feed_of, feed_settings

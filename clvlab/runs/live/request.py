@@ -14,7 +14,8 @@ from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.manifest import Fixture
 from clvlab.proof.canonical import canonical, sha256
-from clvlab.runs.live.spec import GRACE_S, LiveSpec
+from clvlab.runs.live import GRACE_S
+from clvlab.runs.live.spec import LiveSpec
 from clvlab.sources.capture.feed import Feed
 
 # End of a capture or live run as users state it: a time, or seconds from now.

@@ -32,6 +32,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import load_pack
 from clvlab.proof.manifest import RunStarted
 from clvlab.runs.execute import Commitment
+from clvlab.runs.live import GRACE_S
 from clvlab.runs.live.journal import Answers, Failure, Journal
 from clvlab.runs.run import Run, captured_pack_id, matched
 from clvlab.runs.spec import RunSpec
@@ -143,8 +144,6 @@ def _later(follower: Follower, message: Message) -> Callable[[], Sequence[Decisi
     return lambda: follower.take(message)
 
 
-GRACE_S = 900
-"""By default a run is sealed this many seconds after the announced kickoff."""
 _JOURNAL, _ENDED = "journal.jsonl", "ended.json"
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from clvlab.errors import SourceError
 from clvlab.packs.parquet import batches, opened, parquet_schema
-from clvlab.packs.rows import UNREADABLE
+from clvlab.packs.rows import unreadable
 from clvlab.sources.mapping import TableMap, check_mapping
 from clvlab.sources.source import ImportStats, Options
 from clvlab.sources.tables.rows import text_lines
@@ -95,7 +95,7 @@ def parquet_chunks(name: str, path: Path, options: Options, account: ImportStats
         mapping = check_mapping(options.mapping, _distinct(name, stored.names))
         schema = readable(name, stored, mapping)
         opened_file = opened(path, schema.names, _BUFFER_BYTES)  # with 0 a whole row group would be read
-    except UNREADABLE as error:
+    except unreadable() as error:
         raise SourceError(f"{name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
     with opened_file as file:
         first = 1
@@ -105,7 +105,7 @@ def parquet_chunks(name: str, path: Path, options: Options, account: ImportStats
                 rows = pl.DataFrame(pl.from_arrow(table))
                 yield TableChunk(name, mapping, rows, pl.int_range(first, first + rows.height, eager=True))
                 first += rows.height
-        except UNREADABLE as error:
+        except unreadable() as error:
             account.refuse_file(name, SourceError(f"{name}: can't be read from row {first} on: {str(error).splitlines()[0]}"))
 
 

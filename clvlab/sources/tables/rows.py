@@ -14,7 +14,7 @@ import pyarrow as pa
 from clvlab.errors import SourceError
 from clvlab.packs.files import MAX_LINE_BYTES, lines_of
 from clvlab.packs.parquet import batches, opened, parquet_schema
-from clvlab.packs.rows import UNREADABLE
+from clvlab.packs.rows import unreadable
 from clvlab.sources.source import ImportStats
 
 # Rows of a CSV whose source is known, so that its columns need no mapping; the delimiter may be any usual one.
@@ -110,7 +110,7 @@ def parquet_columns(name: str, path: Path) -> list[str]:
     """
     try:
         return list(parquet_schema(path).names)
-    except UNREADABLE as error:
+    except unreadable() as error:
         raise SourceError(f"{name}: can't be read to its end as Parquet: {str(error).splitlines()[0]}") from error
 
 
@@ -140,7 +140,7 @@ def parquet_rows(
                 table.validate(full=True)  # Polars would take invalid bytes of a damaged file for text
                 yield pl.DataFrame(pl.from_arrow(table))
                 line += table.num_rows
-    except (*UNREADABLE, pl.exceptions.PolarsError) as error:
+    except (*unreadable(), pl.exceptions.PolarsError) as error:
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(f"{name}: can't be read to its end as Parquet, from row {line} on: {message}") from error
 

@@ -26,7 +26,7 @@ from clvlab.odds.formats import OddsFormat, decimal_odds
 from clvlab.packs.files import whole
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.parquet import check_parquet
-from clvlab.packs.rows import UNREADABLE
+from clvlab.packs.rows import unreadable
 from clvlab.sources.books import QUOTES, QuoteSpill, batches, book_ticks
 from clvlab.sources.source import (
     NO_ODDS,
@@ -121,7 +121,7 @@ def _scan(path: Path) -> pl.LazyFrame:
         check_parquet(path, [*_CHANGES_COLUMNS, *_PRICES])
         rows = pl.scan_parquet(path, glob=False)
         schema = rows.collect_schema()
-    except (pl.exceptions.PolarsError, *UNREADABLE) as error:
+    except (pl.exceptions.PolarsError, *unreadable()) as error:
         raise SourceError(f"{path.name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
     price = next((name for name in _PRICES if name in schema), None)
     missing = [name for name in _CHANGES_COLUMNS if name not in schema]
