@@ -61,6 +61,9 @@ def _sentence(error: BaseException) -> str:
 
 
 def _verify(settings: dict[str, Any]) -> dict[str, Any]:
+    import pyarrow.compute  # noqa: F401  all libraries are loaded before untrusted bytes are read
+    import pyarrow.parquet  # noqa: F401
+
     from clvlab.arena.uploads.archive import unpack
     from clvlab.arena.uploads.requests import UploadRequest
     from clvlab.errors import UploadRefusedError
