@@ -61,7 +61,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _verify(settings: dict[str, Any]) -> dict[str, Any]:
-    import pyarrow.compute  # noqa: F401  all libraries are loaded before untrusted bytes are read
+    import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 
     from clvlab.arena.uploads.archive import unpack
