@@ -256,14 +256,14 @@ class RepeatedTape:
 
     tape: Tape
     most_rows: int
-    _asked: bool = False
+    _has_decided: bool = False
     _named: pl.LazyFrame | None = None
 
     def decide(self, strategy: Strategy) -> pl.DataFrame:
         named = _named_ticks(self.tape, strategy.markets) if self._named is None else self._named
-        if self._asked and self._named is None and self.tape.rows.height <= self.most_rows:
+        if self._has_decided and self._named is None and self.tape.rows.height <= self.most_rows:
             named = self._named = named.collect(engine="in-memory").lazy()
-        self._asked = True
+        self._has_decided = True
         # Polars divides one row otherwise than several in the last bit: times are computed after the rule's filters, as ever.
         return strategy._over(_timed(named).select(*_BASE_COLUMNS), self.tape)  # noqa: SLF001  of this module
 

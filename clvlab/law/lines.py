@@ -67,7 +67,7 @@ class Categorical(Generic[_T]):
 
 
 @dataclass(frozen=True, slots=True)
-class States:
+class MarketStates:
     """The market states in some lines. The prices of all states stand end to end, those of one state in order of its sides.
 
     Attributes
@@ -104,7 +104,7 @@ class Decisions:
     stake: Ints
     limit_odds_milli: Ints
     confidence_ppm: Ints
-    states: States
+    states: MarketStates
     pre: Categorical[tuple[str, ...]]
     post: Categorical[tuple[str, ...]]
 
@@ -121,7 +121,7 @@ class Closes:
     end_seq: Ints
     close_ts_ms: Ints
     close_kind: Categorical[str]
-    states: States
+    states: MarketStates
 
     def __len__(self) -> int:
         return len(self.fixture_id)
@@ -211,6 +211,11 @@ def changes(column: NDArray[Any]) -> Bools:
     return differs
 
 
+def distinct(column: Ints) -> int:
+    """Return the number of distinct values."""
+    return int(changes(np.sort(column)).sum())  # for as much, np.unique loads numpy.ma
+
+
 def within(column: Ints, low: int, high: int | None = None) -> bool:
     """Tell whether all values that are not null are in a range."""
     values = column[known(column)]
@@ -241,7 +246,7 @@ class Names(Generic[_T]):
         return Categorical(rank[np.frombuffer(codes, dtype=np.int64)], [names[place] for place in order])
 
 
-class Columns(defaultdict[str, "array[int]"]):
+class ColumnBuilder(defaultdict[str, "array[int]"]):
     """Columns of integers that grow by pieces."""
 
     def __init__(self) -> None:
@@ -273,7 +278,7 @@ class StatesBuilder:
     """The market states of lines that are read in pieces."""
 
     def __init__(self, sides: Names[str]) -> None:
-        self._columns, self._sides, self._count = Columns(), sides, 0
+        self._columns, self._sides, self._count = ColumnBuilder(), sides, 0
 
     def add(self, states: Sequence[_State | None]) -> None:
         columns, start = self._columns, self._count
@@ -289,9 +294,9 @@ class StatesBuilder:
         columns.add_nullable("prob_bps", [price.prob_bps for price in prices])
         columns.add_nullable("odds_milli", [price.odds_milli for price in prices])
 
-    def states(self) -> States:
+    def states(self) -> MarketStates:
         columns = self._columns
-        return States(
+        return MarketStates(
             columns.ints("line"),
             columns.ints("tick_seq"),
             columns.ints("ts_ms"),
@@ -329,13 +334,13 @@ def lists_of(column: pl.Series) -> Categorical[tuple[str, ...]]:
     return Categorical(np.array(codes, dtype=np.int64), list(places))
 
 
-def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
+def columns_of(frame: pl.DataFrame) -> Mapping[str, Any]:
     """Return the columns of a frame by name. A null in a Boolean column is false."""
     whole = frame.with_columns(cs.integer().cast(pl.Int64).fill_null(NONE), cs.boolean().fill_null(value=False))
     return {name: texts_of(column)[0] if column.dtype == pl.String else column.to_numpy() for name, column in _named(whole)}
 
 
-def _states_of(frame: pl.DataFrame) -> tuple[dict[str, Any], pl.DataFrame]:
+def _states_of(frame: pl.DataFrame) -> tuple[Mapping[str, Any], pl.DataFrame]:
     """Return the columns of the states of lines without their prices, and the prices end to end."""
     own = frame.lazy().with_row_index("line").filter(pl.col("sides").is_not_null())
     names = {"tick_seq": "state_tick_seq", "ts_ms": "state_ts_ms", "suspended": "state_suspended"}
@@ -374,7 +379,7 @@ def lines_of(decisions: pl.DataFrame, closes: pl.DataFrame) -> tuple[Decisions, 
             made["stake"],
             made["limit_odds_milli"],
             made["confidence_ppm"],
-            States(**entry, **_prices(prices, entry_side)),
+            MarketStates(**entry, **_prices(prices, entry_side)),
             pre,
             post,
         ),
@@ -384,12 +389,12 @@ def lines_of(decisions: pl.DataFrame, closes: pl.DataFrame) -> tuple[Decisions, 
             closed["end_seq"],
             closed["close_ts_ms"],
             texts_of(closes["close_kind"])[0],
-            States(**closing, **_prices(closing_prices, closing_side)),
+            MarketStates(**closing, **_prices(closing_prices, closing_side)),
         ),
     )
 
 
-def _prices(prices: pl.DataFrame, side: Categorical[str]) -> dict[str, Any]:
+def _prices(prices: pl.DataFrame, side: Categorical[str]) -> Mapping[str, Any]:
     return {"side": side, "prob_bps": prices["prob_bps"].to_numpy(), "odds_milli": prices["odds_milli"].to_numpy()}
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from clvlab.law.lines import Bools, Categorical, Ints, columns_of, known
+from clvlab.law.lines import Bools, Ints, columns_of, known, texts_of
 from clvlab.law.schema import OUTCOMES, Reason
 
 LOW_SAMPLE_BELOW = 30
@@ -25,9 +25,9 @@ def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
 
 def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFrame:
     """Return ``OUTCOMES`` sorted by ``agent_id``, with a row for each of ``agent_ids`` even without decisions."""
-    columns = columns_of(scores.select("agent_id", "reason", "valid", "clv_bps", "edge_bps", "confidence_ppm"))
-    agents: Categorical[str] = columns.pop("agent_id")
-    columns["reason"] = columns["reason"].map(lambda reason: _REASONS.index(reason), default=-1)
+    columns = columns_of(scores.select("reason", "valid", "clv_bps", "edge_bps", "confidence_ppm"))
+    columns = {**columns, "reason": columns["reason"].map(lambda reason: _REASONS.index(reason), default=-1)}
+    agents = texts_of(scores["agent_id"])[0]
     order = np.argsort(agents.codes, kind="stable")  # each agent's rows stay in order
     ends = np.searchsorted(agents.codes[order], np.arange(len(agents.values)), side="right")
     rows = dict(zip(agents.values, np.split(order, ends)[:-1], strict=True))

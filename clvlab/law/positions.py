@@ -23,10 +23,11 @@ from clvlab.law.lines import (
     Closes,
     Decisions,
     Ints,
+    MarketStates,
     Positions,
     Proposals,
-    States,
     changes,
+    distinct,
     ints_of,
     known,
     lines_of,
@@ -222,7 +223,7 @@ def _check_messages(messages: _Messages, closes: Closes) -> None:
     if (~new_market & changes(size)).any():
         raise EvidenceError(_OTHER_SIDES)
     fixture = (np.cumsum(changes(closes.fixture_id)) - 1)[messages.market]
-    shared = len(np.unique(fixture * _TICKS + messages.tick)) != new_tick.sum()
+    shared = distinct(fixture * _TICKS + messages.tick) != new_tick.sum()
     # With two prices for one tick, a forger could enter at one and close at the other.
     if shared or (~new_tick & changes(messages.suspended)).any():
         raise EvidenceError(_OTHER_MESSAGE)
@@ -317,7 +318,7 @@ def market_rows(decisions: Decisions, closes: Closes) -> Ints:
     backed = decisions.action.equals(Action.BACK) & (decisions.market_key.codes >= 0)
     row = np.minimum(np.searchsorted(closed, wanted), len(closed) - 1)
     found = np.where(backed & (take(closed, row, -1) == wanted), row, -1)
-    if (found[backed] < 0).any() or len(np.unique(found[backed])) != len(closes):
+    if (found[backed] < 0).any() or distinct(found[backed]) != len(closes):
         raise wrong
     return found
 
@@ -341,7 +342,7 @@ def proposals(decisions: Decisions, placed: Positions) -> Proposals:
     )
 
 
-def _check_prices(states: States) -> None:
+def _check_prices(states: MarketStates) -> None:
     priced = known(states.prob_bps)
     possible = within(states.prob_bps, 0, 10_000) and within(states.odds_milli, *ODDS_MILLI)
     of = np.repeat(np.arange(len(states.size)), states.size)

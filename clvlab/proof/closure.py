@@ -123,7 +123,7 @@ ALLOWED_NAMES: Mapping[str, frozenset[str]] = {
         "msgspec.json": "Decoder Encoder",
         "numpy": """
             append arange argmax argsort array array_equal bool_ concatenate cumsum empty flatnonzero frombuffer fromiter full
-            inf int64 isin lexsort logical_or maximum minimum ndarray ones repeat searchsorted select split unique where
+            inf int64 isin lexsort logical_or maximum minimum ndarray ones repeat searchsorted select sort split unique where
             zeros zeros_like
             """,
         "numpy.typing": "NDArray",

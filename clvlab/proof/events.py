@@ -21,7 +21,19 @@ import polars as pl
 from msgspec import Meta, MsgspecError, Struct, json
 
 from clvlab.errors import EvidenceError
-from clvlab.law.lines import NONE, Closes, Column, Columns, Decisions, Ints, Names, States, StatesBuilder, frame_of, spread
+from clvlab.law.lines import (
+    NONE,
+    Closes,
+    Column,
+    ColumnBuilder,
+    Decisions,
+    Ints,
+    MarketStates,
+    Names,
+    StatesBuilder,
+    frame_of,
+    spread,
+)
 from clvlab.law.schema import SAFE_INTEGER, SCORES, VERDICTS, Schema
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.limits import check_lines
@@ -211,14 +223,14 @@ class _Struct(Struct, forbid_unknown_fields=True, gc=False):
 _Int = Annotated[int, Meta(ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
 
 
-class _Side(_Struct):
+class _SealedSide(_Struct):
     odds_milli: _Int | None
     prob_bps: _Int | None
     side: str
 
 
 class _ClosingState(_Struct):
-    sides: list[_Side]
+    sides: list[_SealedSide]
     suspended: bool
     tick_seq: _Int
     ts_ms: _Int
@@ -226,7 +238,7 @@ class _ClosingState(_Struct):
 
 class _EntryState(_Struct):
     age_ms: _Int
-    sides: list[_Side]
+    sides: list[_SealedSide]
     suspended: bool
     tick_seq: _Int
     ts_ms: _Int
@@ -379,7 +391,7 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
     """Read the lines of decisions and of closes, which stand between two places each; ``EvidenceError`` as ``read_lines``."""
     keys, sides, agents, actions, kinds = (Names[str]() for _ in range(5))
     pre, post = Names[tuple[str, ...]](), Names[tuple[str, ...]]()
-    columns, entry, claims = Columns(), StatesBuilder(sides), Claims([], [], np.empty(0, dtype=np.int64))
+    columns, entry, claims = ColumnBuilder(), StatesBuilder(sides), Claims([], [], np.empty(0, dtype=np.int64))
     for lines in read_lines(events, _DECISIONS, *decided):
         _check_derived(lines)
         made = [line.payload for line in lines]
@@ -404,7 +416,7 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
         judged = [one.policy for one in made]
         columns["pre"].extend(pre.codes([None if one is None else tuple(one.pre.reasons) for one in judged]))
         columns["post"].extend(post.codes([None if one is None else tuple(one.post.reasons) for one in judged]))
-    closes, closing = Columns(), StatesBuilder(sides)
+    closes, closing = ColumnBuilder(), StatesBuilder(sides)
     for lines_of_closes in read_lines(events, _CLOSES, *closed):
         ended = [line.payload for line in lines_of_closes]
         closes["seq"].extend([line.seq for line in lines_of_closes])
@@ -495,7 +507,7 @@ def close_frame(closes: Closes, first_seq: int) -> pl.DataFrame:
     return frame_of(columns | _state_columns(closes.states, len(closes)), CLOSE_EVENTS)
 
 
-def _state_columns(states: States, count: int) -> dict[str, Column]:
+def _state_columns(states: MarketStates, count: int) -> dict[str, Column]:
     state = np.repeat(np.arange(len(states.line)), states.size)
     side: dict[str, Column] = {"odds_milli": states.odds_milli, "prob_bps": states.prob_bps, "side": states.side}
     prices = frame_of(side, {"odds_milli": pl.Int64, "prob_bps": pl.Int64, "side": pl.String}).to_struct("sides")

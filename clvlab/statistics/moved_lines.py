@@ -251,7 +251,7 @@ def _cumulated(logs: Floats, margins: int, totals: int) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _LineIndex:
     """Places of lines in a table of ``_cumulated``: by line, the four of ``_settling``."""
 
     margins: int
@@ -259,7 +259,7 @@ class _Places:
     places: Ints
 
     @classmethod
-    def of(cls, kinds: Sequence[Sequence[MarketKind]], quarters: Ints) -> _Places:
+    def of(cls, kinds: Sequence[Sequence[MarketKind]], quarters: Ints) -> _LineIndex:
         """Return the places of as many lines in each row."""
         handicap = np.array([[kind is MarketKind.HANDICAP for kind in row] for row in kinds])
         thresholds = np.where(handicap, -quarters, quarters)
@@ -290,7 +290,7 @@ def _fitted_goals(fixtures: Sequence[Sequence[LineQuote]]) -> Floats:
 def _fitted_together(fixtures: Sequence[Sequence[LineQuote]]) -> Floats:
     """Fit each row by damped Gauss-Newton over the logarithms, from one start and in bounded steps."""
     quarters = np.array([[one.quarters for one in row] for row in fixtures])
-    lines = _Places.of([[one.kind for one in row] for row in fixtures], quarters)
+    lines = _LineIndex.of([[one.kind for one in row] for row in fixtures], quarters)
     quoted = np.array([[one.prob for one in row] for row in fixtures])
 
     def errors(logs: Floats, rows: Ints) -> Floats:
@@ -462,12 +462,12 @@ def predictions(lines: Sequence[UnquotedLine]) -> list[float | None]:
 
     found: list[float | None] = [None] * len(lines)
     own = [_prices(line) for line in lines]
-    asked = [np.array([*prices, line.quarters]) for line, prices in zip(lines, own, strict=True)]
+    wanted = [np.array([*prices, line.quarters]) for line, prices in zip(lines, own, strict=True)]
     by_goals = [place for place, line in enumerate(lines) if line.goals and own[place]]
-    fits: dict[int, Floats | None] = dict(zip(by_goals, _probs_by_goals(lines, asked, by_goals), strict=True))
+    fits: dict[int, Floats | None] = dict(zip(by_goals, _probs_by_goals(lines, wanted, by_goals), strict=True))
     for place, line in enumerate(lines):
         if own[place] and not line.goals:
-            fits[place] = Model.of_points(line.quotes).probs(line.kind, asked[place])
+            fits[place] = Model.of_points(line.quotes).probs(line.kind, wanted[place])
     known = {place: fit for place, fit in sorted(fits.items()) if fit is not None}
     if not known:
         return found
@@ -477,8 +477,8 @@ def predictions(lines: Sequence[UnquotedLine]) -> list[float | None]:
     off = ndtri(np.clip(prices, _SURE, 1 - _SURE)) - scores
     shifts = []
     for place, end in zip(known, ends, strict=True):
-        line, start = lines[place], end - len(asked[place])
-        shifts.append(np.interp(line.quarters, asked[place][:-1], off[start : end - 1]))
+        line, start = lines[place], end - len(wanted[place])
+        shifts.append(np.interp(line.quarters, wanted[place][:-1], off[start : end - 1]))
     for place, prob in zip(known, ndtr(scores[ends - 1] + shifts), strict=True):
         found[place] = _between(float(prob), lines[place].quarters, own[place])
     return found
@@ -490,14 +490,14 @@ def _prices(line: UnquotedLine) -> dict[int, float]:
     return dict(sorted({one.quarters: one.prob for one in quotes}.items()))
 
 
-def _probs_by_goals(lines: Sequence[UnquotedLine], asked: Sequence[Ints], places: Sequence[int]) -> list[Floats]:
-    """Return the probabilities of the lines that are asked for, by a fit of goals for each of some places."""
+def _probs_by_goals(lines: Sequence[UnquotedLine], wanted: Sequence[Ints], places: Sequence[int]) -> list[Floats]:
+    """Return the probabilities of the lines that are wanted for, by a fit of goals for each of some places."""
     if not places:
         return []
     logs = _fitted_goals([lines[place].quotes for place in places])
-    sizes = [len(asked[place]) for place in places]
-    row, quarters = np.repeat(np.arange(len(places)), sizes), np.concatenate([asked[place] for place in places])
-    at = _Places.of([[lines[places[number]].kind] for number in row.tolist()], quarters[:, None])
+    sizes = [len(wanted[place]) for place in places]
+    row, quarters = np.repeat(np.arange(len(places)), sizes), np.concatenate([wanted[place] for place in places])
+    at = _LineIndex.of([[lines[places[number]].kind] for number in row.tolist()], quarters[:, None])
     blocks = (slice(start, start + _TOGETHER) for start in range(0, len(row), _TOGETHER))
     probs = np.concatenate([at.probs(logs[row[block]], at.places[block])[:, 0] for block in blocks])
     return np.split(probs, np.cumsum(sizes)[:-1])

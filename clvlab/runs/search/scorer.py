@@ -82,7 +82,7 @@ class Scorer:
     A replay writes out each state, for evidence to carry, and the law reads the prices back from it. Here they are read from
     the tape itself; the scores are those of the replay (tests/engine/test_scoring.py).
 
-    A BACK on a row of the tape has one score, whoever makes it. Once the decisions of several agents took as long to score as
+    A BACK on a row of the tape has one score for every agent. Once the decisions of several agents took as long to score as
     all rows of the tape, these are scored, and ``sums`` adds up the rows that an agent backs.
     """
 
