@@ -23,6 +23,7 @@ from types import CodeType
 TRUST = ("errors.py", "law", "proof")
 _PACKAGE = "clvlab"
 _CACHE = "__pycache__"
+_KEPT = "audited"
 _GUARDED = ("__init__", "errors", "law", "proof")
 _IMPORTABLE = ("", ".py", ".pyc", ".pyd", ".so")  # a folder has no suffix
 
@@ -243,25 +244,49 @@ Names = Mapping[str, Collection[str]]
 def audit(folder: Path | None = None) -> tuple[str, ...]:
     """Return every reach of the trust folders beyond themselves. A missing source counts too, so the audit fails closed."""
     if folder is not None:
-        return _audit(folder)[1]
-    sources, found = _own_audit()
-    return (*found, *foreign_modules(package_folder(), sources))
+        return _audit(folder, None)[1]
+    root = package_folder()
+    sources, found = _own_audit(root)
+    return (*found, *foreign_modules(root, sources))
 
 
 @cache
-def _own_audit() -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+def _own_audit(root: Path) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
     """Audit this package once a process, because the process keeps running what it loaded."""
-    return _audit(package_folder())
+    return _audit(root, root / _CACHE / _KEPT)
 
 
-def _audit(root: Path) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+def _audit(root: Path, kept: Path | None) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+    """Return sources and what was found. ``kept`` holds the digest of the files in which nothing was found before."""
     missing = tuple(f"{name} is missing" for name in TRUST if not (root / name).exists())
     if missing:
         return {}, missing
     closure = read_closure(root)
     bytecode = read_cache(root, closure.sources)
+    # Whoever could forge it could as well replace this module's bytecode, which lies in a folder of the same kind.
+    digest = hashlib.sha256(repr((sorted(closure.sources.items()), bytecode)).encode()).hexdigest().encode()
+    if kept is not None and _content_of(kept) == digest:
+        return closure.sources, closure.strays
     found = _audited(tuple(closure.sources.items()), bytecode)
+    if kept is not None and not found:
+        _keep(kept, digest)
     return closure.sources, (*closure.strays, *found)
+
+
+def _content_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Write a file next to Python's own caches. Where that is not allowed, each process audits again."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    except OSError:
+        return
 
 
 @lru_cache(maxsize=4)

@@ -146,6 +146,33 @@ def test_a_copy_that_wrote_its_own_bytecode_is_clean(tmp_path, flags):
     assert list((tmp_path / "clvlab" / "proof" / "__pycache__").glob("verify.*.pyc"))
 
 
+def test_audit_that_found_nothing_is_kept_for_the_same_files_only(tmp_path):
+    subprocess.run(["cp", "-r", str(package_folder()), str(tmp_path)], check=True)
+    copy, kept = tmp_path / "clvlab", tmp_path / "clvlab" / "__pycache__" / "audited"
+    kept.unlink(missing_ok=True)
+    code = "from clvlab.proof import closure; print(*closure.audit()); print(closure._audited.cache_info().misses)"
+
+    def audited():
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(
+            command, env=os.environ | {"PYTHONPATH": str(tmp_path)}, cwd=tmp_path, capture_output=True, check=True
+        )
+        found, times = done.stdout.decode().split("\n")[:2]
+        return found, int(times)
+
+    assert audited() == ("", 1)
+    assert audited() == ("", 0)
+    law = copy / "law" / "policy.py"
+    law.write_text(law.read_text() + "\nimport socket\n")
+    for _ in range(2):  # what was found is never kept
+        found, times = audited()
+        assert (found.endswith("socket"), times) == (True, 1)
+    kept.write_bytes(b"0" * 64)
+    law.write_text(law.read_text().replace("\nimport socket\n", ""))
+    assert audited() == ("", 1)
+    assert audited() == ("", 0)
+
+
 def test_digest_is_that_of_the_lines_of_sha256sum(package):
     (package / "law" / "b.py").write_text("b = 1\n")
     (package / "law" / "b").mkdir()
