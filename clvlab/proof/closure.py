@@ -263,7 +263,7 @@ def _audit(root: Path, kept: Path | None) -> tuple[Mapping[str, bytes], tuple[st
         return {}, missing
     closure = read_closure(root)
     bytecode = read_cache(root, closure.sources)
-    # Whoever could forge it could as well replace this module's bytecode, which lies in a folder of the same kind.
+    # A person who can forge it can also replace the bytecode of this module, which is in a folder of the same kind.
     digest = hashlib.sha256(repr((sorted(closure.sources.items()), bytecode)).encode()).hexdigest().encode()
     if kept is not None and _content_of(kept) == digest:
         return closure.sources, closure.strays
