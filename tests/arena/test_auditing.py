@@ -459,9 +459,9 @@ def resealed(size=None, key=LOG_KEY):
         ("/log/entries", of_entries(lambda entries: entries[:-1]), "is missing"),
         ("/log/entries", of_entries(lambda _: []), "entry 0 of 1500 is missing"),
         ("/log/entries", of_entries(lambda entries: [*entries, entries[-1]]), "there are too many"),
-        ("/log/entries", of_entries(lambda entries: [entries[0], *entries[:-1]]), "where entry 1 of 1500 must stand"),
-        ("/log/entries", of_entries(lambda entries: entries[::-1]), "where entry 0 of 1500 must stand"),
-        ("/log/entries", of_entries(lambda entries: [one | {"index": 1.0 * one["index"]} for one in entries]), "must stand"),
+        ("/log/entries", of_entries(lambda entries: [entries[0], *entries[:-1]]), "where entry 1 of 1500 must be"),
+        ("/log/entries", of_entries(lambda entries: entries[::-1]), "where entry 0 of 1500 must be"),
+        ("/log/entries", of_entries(lambda entries: [one | {"index": 1.0 * one["index"]} for one in entries]), "must be"),
         ("/log/entries", of_entries(lambda entries: [one | {"entry": "{}"} for one in entries]), "is not well-formed"),
         ("/log/entries", of_entries(
             lambda entries: [one | {"entry": one["entry"].replace("did:x:1", "did:x:2")} for one in entries]), "has the root"),

@@ -98,7 +98,7 @@ def _whole(facts: Facts, size: int) -> bool:
     return all(found == size for found in facts.values())
 
 
-_OWN_AGENT = "agents.py:momentum,Momentum,_decisions"
+_OWN_AGENT = "agents.py:momentum,Momentum,decisions_on"
 _SCRIPTS = "field/scripts"
 _MOMENTUM = {
     "clvlab, scored": Tool("scored", "clvlab", (_OWN_AGENT, "jobs.py:scored"), "polars"),

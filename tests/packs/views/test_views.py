@@ -314,7 +314,7 @@ class TestViewFiles:
             cl.open_pack(path)
 
     def test_a_pack_of_its_own_has_no_view_file(self, pack, tmp_path):
-        with pytest.raises(ViewError, match="no view"):
+        with pytest.raises(ViewError, match="not a view"):
             pack.save(tmp_path / "pack.json")
         with pytest.raises(ViewError, match=r"ends in \.json"):
             pack.where(league="E0").save(tmp_path / "e0")
