@@ -14,6 +14,7 @@ LOW_SAMPLE_BELOW = 30
 _HIGH_FROM = 200
 _PPM = 1_000_000
 _REASONS = list(Reason)
+_PLACES = {reason.value: place for place, reason in enumerate(_REASONS)}
 
 
 def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
@@ -26,9 +27,10 @@ def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
 def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFrame:
     """Return ``OUTCOMES`` sorted by ``agent_id``, with a row for each of ``agent_ids`` even without decisions."""
     columns = columns_of(scores.select("reason", "valid", "clv_bps", "edge_bps", "confidence_ppm"))
-    columns = {**columns, "reason": columns["reason"].map(lambda reason: _REASONS.index(reason), default=-1)}
+    columns = {**columns, "reason": columns["reason"].map(lambda reason: _PLACES.get(reason, -1), default=-1)}
     agents = texts_of(scores["agent_id"])[0]
     order = np.argsort(agents.codes, kind="stable")  # each agent's rows stay in order
+    order = order[agents.codes[order] >= 0]
     ends = np.searchsorted(agents.codes[order], np.arange(len(agents.values)), side="right")
     rows = dict(zip(agents.values, np.split(order, ends)[:-1], strict=True))
     none = order[:0]

@@ -21,6 +21,7 @@ import polars as pl
 from msgspec import Meta, MsgspecError, Struct, json
 
 from clvlab.errors import EvidenceError
+from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.lines import (
     NONE,
     Closes,
@@ -315,6 +316,7 @@ class Receipt(_Struct):
     venue: str
 
 
+_REASONS = {reason.value: reason.value for reasons in (PreQuote, PostQuote) for reason in reasons}
 _DECISIONS, _CLOSES, _RECEIPTS = json.Decoder(_DecisionLine), json.Decoder(_CloseLine), json.Decoder(Receipt)
 _WRITER = json.Encoder()
 _Line = TypeVar("_Line", bound=_Struct)
@@ -414,8 +416,8 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
         states = [one.market_state for one in made]
         entry.add(states)
         judged = [one.policy for one in made]
-        columns["pre"].extend(pre.codes([None if one is None else tuple(one.pre.reasons) for one in judged]))
-        columns["post"].extend(post.codes([None if one is None else tuple(one.post.reasons) for one in judged]))
+        columns["pre"].extend(pre.codes([None if one is None else _reasons(one.pre) for one in judged]))
+        columns["post"].extend(post.codes([None if one is None else _reasons(one.post) for one in judged]))
     closes, closing = ColumnBuilder(), StatesBuilder(sides)
     for lines_of_closes in read_lines(events, _CLOSES, *closed):
         ended = [line.payload for line in lines_of_closes]
@@ -454,6 +456,14 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
         columns.ints("seq"),
         closes.ints("seq"),
     )
+
+
+def _reasons(phase: _Phase) -> tuple[str, ...]:
+    """Return the reasons of a phase as the gate's own texts, which take no memory for each line."""
+    try:
+        return tuple([_REASONS[reason] for reason in phase.reasons])
+    except KeyError as error:
+        raise EvidenceError(f"{str(error)[:80]} is not a reason of the policy") from error
 
 
 def _check_derived(lines: Sequence[_DecisionLine]) -> None:

@@ -83,3 +83,11 @@ def test_nothing_at_all_gives_an_empty_frame():
 @pytest.mark.parametrize(("count", "grade"), [(0, "low"), (29, "low"), (30, "medium"), (199, "medium"), (200, "high")])
 def test_confidence_grows_with_the_sample(count, grade):
     assert confidence(count) == grade
+
+
+def test_rows_without_an_agent_or_with_a_reason_that_is_none_of_the_law_count_for_nobody():
+    scores = marks({"clv_bps": 1}, {"agent_id": None, "clv_bps": 100}, {"reason": "other"})
+
+    frame = outcomes(scores)
+
+    assert frame.select("agent_id", "action_count", "total_clv_bps").rows() == [("a", 1, 1)]

@@ -173,6 +173,21 @@ def test_audit_that_found_nothing_is_kept_for_the_same_files_only(tmp_path):
     assert audited() == ("", 0)
 
 
+def test_process_with_older_rules_keeps_no_audit(tmp_path):
+    subprocess.run(["cp", "-r", str(package_folder()), str(tmp_path)], check=True)
+    kept = tmp_path / "clvlab" / "__pycache__" / "audited"
+    kept.unlink(missing_ok=True)
+    rules = tmp_path / "clvlab" / "proof" / "closure.py"
+    code = (
+        f"from pathlib import Path; from clvlab.proof.closure import audit; rules = Path({str(rules)!r}); "
+        "rules.write_text(rules.read_text() + '# stricter'); print(*audit())"
+    )
+
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(tmp_path)}, cwd=tmp_path, check=True)
+
+    assert not kept.exists()
+
+
 def test_digest_is_that_of_the_lines_of_sha256sum(package):
     (package / "law" / "b.py").write_text("b = 1\n")
     (package / "law" / "b").mkdir()
