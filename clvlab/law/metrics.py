@@ -13,8 +13,7 @@ from clvlab.law.schema import OUTCOMES, Reason
 LOW_SAMPLE_BELOW = 30
 _HIGH_FROM = 200
 _PPM = 1_000_000
-_REASONS = list(Reason)
-_PLACES = {reason.value: place for place, reason in enumerate(_REASONS)}
+_PLACES = {reason.value: place for place, reason in enumerate(Reason)}
 
 
 def confidence(valid_count: int) -> Literal["low", "medium", "high"]:
@@ -29,8 +28,7 @@ def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFr
     columns = columns_of(scores.select("reason", "valid", "clv_bps", "edge_bps", "confidence_ppm"))
     columns = {**columns, "reason": columns["reason"].map(lambda reason: _PLACES.get(reason, -1), default=-1)}
     agents = texts_of(scores["agent_id"])[0]
-    order = np.argsort(agents.codes, kind="stable")  # each agent's rows stay in order
-    order = order[agents.codes[order] >= 0]
+    order = np.argsort(agents.codes, kind="stable")[int((agents.codes < 0).sum()) :]  # each agent's rows stay in order
     ends = np.searchsorted(agents.codes[order], np.arange(len(agents.values)), side="right")
     rows = dict(zip(agents.values, np.split(order, ends)[:-1], strict=True))
     none = order[:0]
@@ -41,11 +39,10 @@ def outcomes(scores: pl.DataFrame, agent_ids: tuple[str, ...] = ()) -> pl.DataFr
 
 def _outcome(reason: Ints, valid: Bools, clv_bps: Ints, edge_bps: Ints, confidence_ppm: Ints) -> dict[str, float | None]:
     """Return the metrics of one agent's scores in order."""
-    scored = reason == _REASONS.index(Reason.SCORED)
+    scored = reason == _PLACES[Reason.SCORED]
     clv, edge = clv_bps[known(clv_bps)], edge_bps[known(edge_bps)]
     refused, waited, pending = (
-        int(rows.sum())
-        for rows in (~valid, reason == _REASONS.index(Reason.WAIT_UNSCORED), reason == _REASONS.index(Reason.PENDING_HORIZON))
+        int(rows.sum()) for rows in (~valid, reason == _PLACES[Reason.WAIT_UNSCORED], reason == _PLACES[Reason.PENDING_HORIZON])
     )
     count, total = int(scored.sum()), int(clv.sum())
     decided = count + waited + pending + refused
