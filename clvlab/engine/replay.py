@@ -11,12 +11,12 @@ import polars as pl
 
 from clvlab.errors import DecisionError
 from clvlab.law.closing import Window, fixture_closes, market_closes
-from clvlab.law.lines import NONE, ints_of, known, spread, starts
+from clvlab.law.lines import ints_of, known, listed_sides, spread, starts
 from clvlab.law.positions import SEALED_ORDER
 from clvlab.law.schema import Action, Schema
 from clvlab.law.tape import Tape, last_row_at
 from clvlab.proof.canonical import decimal_text
-from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, SIDES
+from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS
 
 _MARKET = ["fixture_id", "market_key"]
 _PPM = 1_000_000
@@ -128,14 +128,13 @@ def _states(tape: Tape, row: pl.Series, n_sides: pl.Series) -> dict[str, pl.Seri
         "prob_bps": rows["prob_bps"][at].cast(pl.Int64),
         "side": tape.series["side"][series[state] + number],
     }
-    struct = pl.DataFrame(prices).to_struct("sides")
-    listed = pl.DataFrame({"state": state, "sides": struct}).group_by("state", maintain_order=True).agg("sides")["sides"]
-    place = pl.Series(spread(np.arange(len(there)), there, len(row), NONE)).scatter(np.flatnonzero(~known(at_row)), None)
+    place = spread(np.arange(len(there)), there, len(row), len(there))  # of the null at the end
+    sides = listed_sides(pl.DataFrame(prices), size)[place]
     return {
         "state_tick_seq": taken(rows["tick_seq"], row),
         "state_ts_ms": taken(rows["ts_ms"], row),
         "state_suspended": taken(rows["suspended"], row),
-        "sides": taken(listed.cast(SIDES), place),
+        "sides": sides,
     }
 
 

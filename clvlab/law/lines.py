@@ -17,7 +17,7 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
-from clvlab.law.schema import Schema
+from clvlab.law.schema import SIDES, Schema
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -317,9 +317,9 @@ def texts_of(*columns: pl.Series) -> list[Categorical[str]]:
         names: Names[str] = Names()
         codes = [array("q", names.codes(column.to_list())) for column in columns]
         return [names.coded(code) for code in codes]
-    distinct = pl.concat(columns).drop_nulls().unique().sort()
-    places = [column.cast(pl.Enum(distinct)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for column in columns]
-    return [Categorical(place, distinct.to_list()) for place in places]
+    texts = pl.concat(columns).drop_nulls().unique().sort()
+    places = [column.cast(pl.Enum(texts)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() for column in columns]
+    return [Categorical(place, texts.to_list()) for place in places]
 
 
 def ints_of(column: pl.Series) -> Ints:
@@ -329,15 +329,14 @@ def ints_of(column: pl.Series) -> Ints:
 
 def lists_of(column: pl.Series) -> Categorical[tuple[str, ...]]:
     """Return a column of lists of texts."""
-    places: dict[tuple[str, ...], int] = {}
-    codes = [-1 if one is None else places.setdefault(tuple(one), len(places)) for one in column.to_list()]
-    return Categorical(np.array(codes, dtype=np.int64), list(places))
+    names: Names[tuple[str, ...]] = Names()
+    return names.coded(array("q", names.codes(None if one is None else tuple(one) for one in column.to_list())))
 
 
 def columns_of(frame: pl.DataFrame) -> Mapping[str, Any]:
     """Return the columns of a frame by name. A null in a Boolean column is false."""
     whole = frame.with_columns(cs.integer().cast(pl.Int64).fill_null(NONE), cs.boolean().fill_null(value=False))
-    return {name: texts_of(column)[0] if column.dtype == pl.String else column.to_numpy() for name, column in _named(whole)}
+    return {column.name: texts_of(column)[0] if column.dtype == pl.String else column.to_numpy() for column in whole}
 
 
 def _states_of(frame: pl.DataFrame) -> tuple[Mapping[str, Any], pl.DataFrame]:
@@ -352,11 +351,7 @@ def _states_of(frame: pl.DataFrame) -> tuple[Mapping[str, Any], pl.DataFrame]:
             .with_columns(pl.col("prob_bps", "odds_milli").fill_null(NONE)),
         ]
     )
-    return {name: column.to_numpy() for name, column in _named(states)}, prices
-
-
-def _named(frame: pl.DataFrame) -> list[tuple[str, pl.Series]]:
-    return list(zip(frame.columns, frame.get_columns(), strict=True))
+    return {column.name: column.to_numpy() for column in states}, prices
 
 
 def lines_of(decisions: pl.DataFrame, closes: pl.DataFrame) -> tuple[Decisions, Closes]:
@@ -398,15 +393,19 @@ def _prices(prices: pl.DataFrame, side: Categorical[str]) -> Mapping[str, Any]:
     return {"side": side, "prob_bps": prices["prob_bps"].to_numpy(), "odds_milli": prices["odds_milli"].to_numpy()}
 
 
+def listed_sides(prices: pl.DataFrame, size: Ints) -> pl.Series:
+    """Return ``SIDES`` of states whose prices stand end to end, and a null at the end."""
+    state = np.repeat(np.arange(len(size)), size)
+    rows = pl.DataFrame({"state": state, "sides": prices.to_struct()})
+    return rows.group_by("state", maintain_order=True).agg("sides")["sides"].cast(SIDES).extend(pl.Series([None], dtype=SIDES))
+
+
 def frame_of(columns: Mapping[str, Column], schema: Schema) -> pl.DataFrame:
     """Return columns as a frame of a schema, with null for ``NONE`` and for the code -1."""
     frame = pl.DataFrame({name: _series(columns[name], dtype) for name, dtype in schema.items()})
-    nullable = [name for name in schema if _has_none(columns[name])]
+    ints = [(name, column) for name, column in columns.items() if isinstance(column, np.ndarray) and column.dtype == np.int64]
+    nullable = [name for name, column in ints if (column == NONE).any()]
     return frame.with_columns(pl.when(pl.col(nullable) != NONE).then(pl.col(nullable))) if nullable else frame
-
-
-def _has_none(column: Column) -> bool:
-    return isinstance(column, np.ndarray) and column.dtype == np.int64 and bool((column == NONE).any())
 
 
 def _series(column: Column, dtype: pl.DataType | type[pl.DataType]) -> pl.Series:

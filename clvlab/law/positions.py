@@ -326,7 +326,7 @@ def market_rows(decisions: Decisions, closes: Closes) -> Ints:
 def proposals(decisions: Decisions, placed: Positions) -> Proposals:
     """Return what the gate judges: decisions with the quote to take. A suspended market has no quote."""
     entry = decisions.states
-    state_ts = spread(entry.ts_ms, entry.line, len(decisions), NONE)
+    age_ms = decisions.ts_ms[entry.line] - entry.ts_ms
     return Proposals(
         decisions.agent_id,
         decisions.fixture_id,
@@ -338,7 +338,7 @@ def proposals(decisions: Decisions, placed: Positions) -> Proposals:
         decisions.limit_odds_milli,
         placed.entry_prob_bps,
         odds_milli=np.where(placed.entry_suspended, NONE, placed.odds_milli),
-        quote_age_ms=np.where(known(state_ts), decisions.ts_ms - np.where(known(state_ts), state_ts, 0), NONE),
+        quote_age_ms=spread(age_ms, entry.line, len(decisions), NONE),
     )
 
 

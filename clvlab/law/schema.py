@@ -217,6 +217,9 @@ POSITIONS: Schema = {
     "close_kind": pl.String,
 }
 
+# The whole market, in byte order of side.
+SIDES = pl.List(pl.Struct({"odds_milli": pl.Int64, "prob_bps": pl.Int64, "side": pl.String}))
+
 # The policy gate's reasons against each proposal, before and after the quote. Both are null for a WAIT.
 REASONS = pl.List(pl.String)
 VERDICTS: Schema = {"pre": REASONS, "post": REASONS}

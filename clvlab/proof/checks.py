@@ -157,8 +157,9 @@ def _check_executed(receipts: list[Receipt], decisions: Decisions, allowed: Bool
         return "none was to be executed, and there is no receipt"
     if not is_paper:
         raise EvidenceError(f"the run asked no venue ({policy.execution_mode}), and has {len(receipts)} receipts")
-    agents, stakes = decisions.agent_id.take(np.flatnonzero(allowed)).tolist(), decisions.stake[allowed].tolist()
-    own = dict(zip((np.flatnonzero(allowed) + 1).tolist(), zip(agents, stakes, strict=True), strict=True))
+    rows = np.flatnonzero(allowed)
+    agents, stakes = decisions.agent_id.take(rows).tolist(), decisions.stake[rows].tolist()
+    own = dict(zip((rows + 1).tolist(), zip(agents, stakes, strict=True), strict=True))
     seen: set[int] = set()
     wrong = []
     for receipt in receipts:

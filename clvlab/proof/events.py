@@ -33,9 +33,10 @@ from clvlab.law.lines import (
     Names,
     StatesBuilder,
     frame_of,
+    listed_sides,
     spread,
 )
-from clvlab.law.schema import SAFE_INTEGER, SCORES, VERDICTS, Schema
+from clvlab.law.schema import SAFE_INTEGER, SCORES, SIDES, VERDICTS, Schema
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.limits import check_lines
 from clvlab.proof.merkle import pieces
@@ -84,9 +85,6 @@ class Event(TypedDict):
     payload: Any
     seq: int
 
-
-# The whole market, in byte order of side.
-SIDES = pl.List(pl.Struct({"odds_milli": pl.Int64, "prob_bps": pl.Int64, "side": pl.String}))
 
 # One row per DECISION line, without the verdicts of the gate. The last four columns are null without a market state.
 PROPOSAL_EVENTS: Schema = {
@@ -517,15 +515,12 @@ def close_frame(closes: Closes, first_seq: int) -> pl.DataFrame:
 
 
 def _state_columns(states: MarketStates, count: int) -> dict[str, Column]:
-    state = np.repeat(np.arange(len(states.line)), states.size)
     side: dict[str, Column] = {"odds_milli": states.odds_milli, "prob_bps": states.prob_bps, "side": states.side}
-    prices = frame_of(side, {"odds_milli": pl.Int64, "prob_bps": pl.Int64, "side": pl.String}).to_struct("sides")
-    listed = pl.DataFrame({"state": state, "sides": prices}).group_by("state", maintain_order=True).agg("sides")["sides"]
+    prices = frame_of(side, {"odds_milli": pl.Int64, "prob_bps": pl.Int64, "side": pl.String})
     place = spread(np.arange(len(states.line)), states.line, count, len(states.line))  # of the null at the end
-    absent = pl.Series([None], dtype=pl.Boolean)
     return {
         "state_tick_seq": spread(states.tick_seq, states.line, count, NONE),
         "state_ts_ms": spread(states.ts_ms, states.line, count, NONE),
-        "state_suspended": pl.Series(states.suspended).extend(absent)[place],
-        "sides": listed.cast(SIDES).extend(absent.cast(SIDES))[place],
+        "state_suspended": pl.Series([*states.suspended.tolist(), None], dtype=pl.Boolean)[place],
+        "sides": listed_sides(prices, states.size)[place],
     }
