@@ -3,6 +3,7 @@ import os
 import shutil
 import sqlite3
 import sys
+import threading
 from contextlib import closing, nullcontext
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from clvlab.sources.betfair import history
 from clvlab.sources.betfair.history import Changes
 from tests.length import OVER_POSTGRESQL, length
 from tests.postgres import patient_stores, postgres_server, say
+from tests.waiting import PATIENCE_S
 from tests.warm import warm_processes
 
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
@@ -196,3 +198,21 @@ def database_url(request, tmp_path):
 def every_message(monkeypatch):
     """Let an import of Betfair's stream keep every message, as a capture does, which can't know what comes next."""
     monkeypatch.setattr(history, "changes", lambda rows, _: Changes(rows, 0))
+
+
+@pytest.fixture
+def halted(monkeypatch):
+    """The first run halts before it is made, until the test lets it go on."""
+    from clvlab.arena.run_jobs import ReplayJobs
+
+    real, begun, go_on = ReplayJobs.perform, threading.Event(), threading.Event()
+
+    def perform(self, job, tell):
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(PATIENCE_S)
+        real(self, job, tell)
+
+    monkeypatch.setattr(ReplayJobs, "perform", perform)
+    yield begun, go_on
+    go_on.set()

@@ -13,7 +13,6 @@ from sqlalchemy import event, select
 from clvlab.arena.application import Application
 from clvlab.arena.caps import Budget
 from clvlab.arena.report_requests import BacktestRunRequest
-from clvlab.arena.run_jobs import ReplayJobs
 from clvlab.arena.runs.in_database import _sums
 from clvlab.errors import RunCancelledError, ShuttingDownError, StorageSpentError, StoreUnreachableError
 from clvlab.law.metrics import outcomes
@@ -50,22 +49,6 @@ def opened(database_url):
     yield another
     for application in made:
         application.close(0)
-
-
-@pytest.fixture
-def halted(monkeypatch):
-    """The first run halts before it is made, until the test lets it go on."""
-    real, begun, go_on = ReplayJobs.perform, threading.Event(), threading.Event()
-
-    def perform(self, job, tell):
-        if not begun.is_set():
-            begun.set()
-            assert go_on.wait(PATIENCE_S)
-        real(self, job, tell)
-
-    monkeypatch.setattr(ReplayJobs, "perform", perform)
-    yield begun, go_on
-    go_on.set()
 
 
 @contextmanager

@@ -31,29 +31,13 @@ def opened(database_url):
         application.close(0)
 
 
-@pytest.fixture
-def endless(monkeypatch):
-    """Deploys that compute until the test lets them go on."""
-    real, begun, go_on = ReplayJobs.perform, threading.Event(), threading.Event()
-
-    def perform(self, job, tell):
-        if not begun.is_set():
-            begun.set()
-            assert go_on.wait(PATIENCE_S)
-        real(self, job, tell)
-
-    monkeypatch.setattr(ReplayJobs, "perform", perform)
-    yield begun, go_on
-    go_on.set()
-
-
 def row(application, run_id):
     with application._database.read() as connection:
         return dict(connection.execute(job_rows.jobs.select().where(job_rows.jobs.c.run_id == run_id)).mappings().one())
 
 
-def test_a_process_that_ends_gives_back_what_it_computes_and_another_does_it_at_once(opened, endless):
-    begun, go_on = endless
+def test_a_process_that_ends_gives_back_what_it_computes_and_another_does_it_at_once(opened, halted):
+    begun, go_on = halted
     ending, other = opened(), opened()
     run_id = ending.deploys.deploy(ALICE, BODY)["run_id"]
     ending.start()
@@ -73,8 +57,8 @@ def test_a_process_that_ends_gives_back_what_it_computes_and_another_does_it_at_
     assert other.runs.card(run_id) == done
 
 
-def test_a_process_that_ends_waits_for_what_is_soon_done(opened, endless):
-    begun, go_on = endless
+def test_a_process_that_ends_waits_for_what_is_soon_done(opened, halted):
+    begun, go_on = halted
     ending, other = opened(), opened()
     run_id = ending.deploys.deploy(ALICE, BODY)["run_id"]
     ending.start()
@@ -87,8 +71,8 @@ def test_a_process_that_ends_waits_for_what_is_soon_done(opened, endless):
     assert (job["status"], job["attempt"], job["postponed"]) == ("done", 1, 0)
 
 
-def test_who_waits_for_a_run_is_told_that_the_process_ends(opened, endless):
-    begun, go_on = endless
+def test_who_waits_for_a_run_is_told_that_the_process_ends(opened, halted):
+    begun, go_on = halted
     ending, other = opened(), opened()
     run_id = ending.deploys.deploy(ALICE, BODY)["run_id"]
     told = []

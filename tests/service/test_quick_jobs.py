@@ -1,34 +1,15 @@
 """Requests that perform their jobs themselves, and clients that leave them."""
 
 import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
-import pytest
 
 from clvlab.arena.application import Application
-from clvlab.arena.run_jobs import ReplayJobs
 from tests.service.serving import BACKTEST, make_settings, stoppable
 from tests.waiting import PATIENCE_S, until
 
 CLIENT = {"timeout": PATIENCE_S}
-
-
-@pytest.fixture
-def halted(monkeypatch):
-    """The first run halts before it is made, until the test lets it go on."""
-    real, begun, go_on = ReplayJobs.perform, threading.Event(), threading.Event()
-
-    def perform(self, job, tell):
-        if not begun.is_set():
-            begun.set()
-            assert go_on.wait(PATIENCE_S)
-        real(self, job, tell)
-
-    monkeypatch.setattr(ReplayJobs, "perform", perform)
-    yield begun, go_on
-    go_on.set()
 
 
 def sent(served, body):
