@@ -34,7 +34,7 @@ def checked_markets(markets: Sequence[str]) -> tuple[str, ...]:
 
 def in_markets(tape: Tape, *prefixes: tuple[str, ...]) -> pl.DataFrame:
     """Return the tape's series whose market starts with a prefix of every group, with the number of each series."""
-    return tape.series.with_row_index("series").filter(*(is_allowed(group) for group in prefixes))
+    return tape.series.with_row_index("series").filter(*(is_allowed(tape.series["market_key"], group) for group in prefixes))
 
 
 # Fractional Kelly stakes, from the consensus probability and the quote at the action.

@@ -114,7 +114,7 @@ def price_points(tape: Tape, window: Window, hours: Sequence[float] = HOURS) -> 
     """
     wanted = check_hours(hours)
     ends, tape = fixture_closes(tape, window), tape.at_source(window.close_source)
-    series = tape.series.with_row_index("series").filter(is_allowed(window.market_allowlist))
+    series = tape.series.with_row_index("series").filter(is_allowed(tape.series["market_key"], window.market_allowlist))
     markets = series.filter(pl.col("side_no") == 0).select("fixture_id", "market_key")
     closes = market_closes(tape, markets, ends).select("fixture_id", "market_key", "close_row", "close_ts_ms")
     series = (
