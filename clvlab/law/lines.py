@@ -253,7 +253,7 @@ class ColumnBuilder(defaultdict[str, "array[int]"]):
         super().__init__(lambda: array("q"))
 
     def add_nullable(self, name: str, values: Iterable[int | None]) -> None:
-        self[name].extend([NONE if value is None else value for value in values])
+        self[name].fromlist([NONE if value is None else value for value in values])
 
     def ints(self, name: str) -> Ints:
         return np.frombuffer(self[name], dtype=np.int64)
@@ -283,14 +283,14 @@ class StatesBuilder:
     def add(self, states: Sequence[_State | None]) -> None:
         columns, start = self._columns, self._count
         self._count += len(states)
-        columns["line"].extend([line for line, state in enumerate(states, start) if state is not None])
+        columns["line"].fromlist([line for line, state in enumerate(states, start) if state is not None])
         there = [state for state in states if state is not None]
-        columns["tick_seq"].extend([state.tick_seq for state in there])
-        columns["ts_ms"].extend([state.ts_ms for state in there])
-        columns["suspended"].extend([state.suspended for state in there])
-        columns["size"].extend([len(state.sides) for state in there])
+        columns["tick_seq"].fromlist([state.tick_seq for state in there])
+        columns["ts_ms"].fromlist([state.ts_ms for state in there])
+        columns["suspended"].fromlist([state.suspended for state in there])
+        columns["size"].fromlist([len(state.sides) for state in there])
         prices = [price for state in there for price in state.sides]
-        columns["side"].extend(self._sides.codes([price.side for price in prices]))
+        columns["side"].fromlist(self._sides.codes([price.side for price in prices]))
         columns.add_nullable("prob_bps", [price.prob_bps for price in prices])
         columns.add_nullable("odds_milli", [price.odds_milli for price in prices])
 

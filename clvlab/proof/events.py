@@ -396,15 +396,15 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
     for lines in read_lines(events, _DECISIONS, *decided):
         _check_derived(lines)
         made = [line.payload for line in lines]
-        columns["seq"].extend([line.seq for line in lines])
-        columns["agent_id"].extend(agents.codes([one.agent_id for one in made]))
-        columns["fixture_id"].extend([one.fixture_id for one in made])
-        columns["tick_seq"].extend([one.tick_seq for one in made])
-        columns["ts_ms"].extend([one.ts_ms for one in made])
+        columns["seq"].fromlist([line.seq for line in lines])
+        columns["agent_id"].fromlist(agents.codes([one.agent_id for one in made]))
+        columns["fixture_id"].fromlist([one.fixture_id for one in made])
+        columns["tick_seq"].fromlist([one.tick_seq for one in made])
+        columns["ts_ms"].fromlist([one.ts_ms for one in made])
         actions_of = [one.action for one in made]
-        columns["action"].extend(actions.codes([one.type for one in actions_of]))
-        columns["market_key"].extend(keys.codes([one.market_key for one in actions_of]))
-        columns["side"].extend(sides.codes([one.side for one in actions_of]))
+        columns["action"].fromlist(actions.codes([one.type for one in actions_of]))
+        columns["market_key"].fromlist(keys.codes([one.market_key for one in actions_of]))
+        columns["side"].fromlist(sides.codes([one.side for one in actions_of]))
         columns.add_nullable("stake", [one.stake for one in actions_of])
         columns.add_nullable("limit_odds_milli", [one.limit_odds_milli for one in actions_of])
         untrusted = [one.untrusted for one in made]
@@ -415,21 +415,17 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
         states = [one.market_state for one in made]
         entry.add(states)
         judged = [one.policy for one in made]
-        columns["pre"].extend(
-            pre.codes([None if one is None else tuple([_REASONS[reason] for reason in one.pre.reasons]) for one in judged])
-        )
-        columns["post"].extend(
-            post.codes([None if one is None else tuple([_REASONS[reason] for reason in one.post.reasons]) for one in judged])
-        )
+        columns["pre"].fromlist(pre.codes([None if one is None else _reasons(one.pre) for one in judged]))
+        columns["post"].fromlist(post.codes([None if one is None else _reasons(one.post) for one in judged]))
     closes, closing = ColumnBuilder(), StatesBuilder(sides)
     for lines_of_closes in read_lines(events, _CLOSES, *closed):
         ended = [line.payload for line in lines_of_closes]
-        closes["seq"].extend([line.seq for line in lines_of_closes])
-        closes["fixture_id"].extend([one.fixture_id for one in ended])
-        closes["market_key"].extend(keys.codes([one.market_key for one in ended]))
-        closes["end_seq"].extend([one.end_seq for one in ended])
-        closes["close_ts_ms"].extend([one.close_ts_ms for one in ended])
-        closes["close_kind"].extend(kinds.codes([one.close_kind for one in ended]))
+        closes["seq"].fromlist([line.seq for line in lines_of_closes])
+        closes["fixture_id"].fromlist([one.fixture_id for one in ended])
+        closes["market_key"].fromlist(keys.codes([one.market_key for one in ended]))
+        closes["end_seq"].fromlist([one.end_seq for one in ended])
+        closes["close_ts_ms"].fromlist([one.close_ts_ms for one in ended])
+        closes["close_kind"].fromlist(kinds.codes([one.close_kind for one in ended]))
         closing.add([one.closing for one in ended])
     return ReadLines(
         Decisions(
@@ -461,16 +457,21 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
     )
 
 
+def _reasons(phase: _Phase) -> tuple[str, ...]:
+    return tuple([_REASONS[reason] for reason in phase.reasons]) if phase.reasons else ()
+
+
 def _check_derived(lines: Sequence[_DecisionLine]) -> None:
     """Refuse a line in which a value contradicts another that says the same."""
     for line in lines:
         made, state, policy = line.payload, line.payload.market_state, line.payload.policy
         if state is not None and state.age_ms != made.ts_ms - state.ts_ms:
             raise EvidenceError(f"age_ms is {state.age_ms} at seq {line.seq}, not {made.ts_ms - state.ts_ms} as its times say")
-        phases = () if policy is None else (policy.pre, policy.post)
-        for unknown in (reason for phase in phases for reason in phase.reasons if reason not in _REASONS):
+        if policy is None:
+            continue
+        for unknown in (reason for reason in policy.pre.reasons + policy.post.reasons if reason not in _REASONS):
             raise EvidenceError(f"{unknown!r:.80} at seq {line.seq} is not a reason of the policy")
-        if any(phase.allowed is bool(phase.reasons) for phase in phases):
+        if policy.pre.allowed is bool(policy.pre.reasons) or policy.post.allowed is bool(policy.post.reasons):
             raise EvidenceError(f"a phase of the policy at seq {line.seq} must be allowed exactly when it has no reason")
 
 
