@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NotRequired, TypedDict, cast
 
+import numpy as np
 import polars as pl
 
 from clvlab.errors import EvidenceError, WindowError
-from clvlab.law.schema import CLOSES, FIXTURE_CLOSES, SAFE_INTEGER, CloseKind, ClosingPolicy, EndRule, conform
-from clvlab.law.tape import Tape, check_close_age, last_row_at
+from clvlab.law.lines import (
+    NONE,
+    Bools,
+    Categorical,
+    Column,
+    Ints,
+    changes,
+    find,
+    first_known,
+    frame_of,
+    ints_of,
+    known,
+    spread,
+    take,
+    texts_of,
+)
+from clvlab.law.schema import CLOSES, FIXTURE_CLOSES, SAFE_INTEGER, CloseKind, ClosingPolicy, EndRule
+from clvlab.law.tape import Tape, check_close_age
 
 # A price that could not be taken for longer than this is not a closing price (law.md, "Close").
 LAST_OPEN_MAX_AGE_MS = 300_000
 _MAX_TEXT_BYTES = 200
 _MAX_PREFIXES = 1000
+_KINDS = sorted(kind.value for kind in CloseKind)
 
 
 class SealedWindow(TypedDict):
@@ -127,123 +145,115 @@ def read_window(sealed: Mapping[str, Any]) -> tuple[Window, ClosingPolicy, int |
 
 def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
     """Return ``FIXTURE_CLOSES``, sorted by fixture: ticks with ``tick_seq < end_seq`` are inside the window."""
-    spans = _spans(tape)
+    rows = _RowsByFixture(tape)
+    last_seq, last_ms = rows.last_message()
     if window.end_rule == EndRule.MANUAL_STOP:
-        closes = spans.with_columns(close_kind=pl.lit(CloseKind.STOP))
+        end_seq, close_ms, kind = last_seq + 1, last_ms, _kinds(len(last_seq), CloseKind.STOP)
     elif window.duration_s is not None:
         # A tick at the limit itself is inside, because an agent could act on it when the time ran out (law.md, "Window").
-        limit = pl.col("first_ts_ms") + window.duration_s * 1000
-        ended = _first_ticks(tape, spans.select("fixture_id", limit_ts_ms=limit + 1))
-        closes = spans.join(ended, on="fixture_id", how="left", maintain_order="left").with_columns(
-            end_seq=pl.coalesce("first_seq", "end_seq"),
-            close_ts_ms=pl.min_horizontal(limit, "close_ts_ms"),
-            close_kind=pl.lit(CloseKind.DURATION),
-        )
+        _, first_ms = rows.first_message(rows.start)
+        limit_ms = first_ms + window.duration_s * 1000
+        after_seq, _ = rows.first_message(rows.since(limit_ms + 1))
+        end_seq, close_ms = first_known(after_seq, last_seq + 1), np.minimum(limit_ms, last_ms)
+        kind = _kinds(len(last_seq), CloseKind.DURATION)
     else:
-        closes = _pre_match(tape, spans)
-    return conform(closes.select(*FIXTURE_CLOSES), FIXTURE_CLOSES, "FIXTURE_CLOSES")
-
-
-def _spans(tape: Tape) -> pl.DataFrame:
-    """Return every fixture's first time and default close, sorted. The close is its last time and one past its last tick."""
-    ts_ms, tick_seq, last = pl.lit(tape.rows["ts_ms"]), pl.lit(tape.rows["tick_seq"]), pl.col("start") + pl.col("rows") - 1
-    return (
-        tape.series.lazy()
-        .select(
-            "fixture_id",
-            first_ts_ms=ts_ms.gather("start"),
-            close_ts_ms=ts_ms.gather(last),
-            end_seq=tick_seq.gather(last).cast(pl.Int64) + 1,
+        # The first message in play ends the window, even before the scheduled kickoff: matches start early, and a price in play
+        # knows goals. A later message that is not in play changes nothing, or a flag that flickers would open the window again
+        # (law.md, "Window"). Only fixtures without a message in play need the search for their kickoff.
+        play_seq, play_ms = rows.first_message(rows.begin(tape.rows["in_running"].to_numpy()))
+        scheduled = find(ints_of(tape.fixtures["fixture_id"]), rows.fixture_id)
+        kickoff_ms = take(ints_of(tape.fixtures["kickoff_ts_ms"]), scheduled, NONE)
+        started_seq, _ = rows.first_message(rows.since(np.where(known(play_seq), NONE, kickoff_ms)))
+        end_seq = first_known(play_seq, started_seq, last_seq + 1)
+        close_ms = first_known(play_ms, kickoff_ms, last_ms)
+        kind = _kinds(len(last_seq), CloseKind.TAPE_END)
+        kind[known(kickoff_ms)], kind[known(play_seq)] = (
+            _KINDS.index(one) for one in (CloseKind.KICKOFF, CloseKind.IN_RUNNING)
         )
-        .group_by("fixture_id")
-        .agg(pl.min("first_ts_ms"), pl.max("close_ts_ms"), pl.max("end_seq"))
-        .sort("fixture_id")
-        .collect(engine="in-memory")
-    )
+    columns = {"fixture_id": rows.fixture_id, "end_seq": end_seq, "close_ts_ms": close_ms}
+    return frame_of({**columns, "close_kind": Categorical(kind, _KINDS)}, FIXTURE_CLOSES)
 
 
-def _pre_match(tape: Tape, spans: pl.DataFrame) -> pl.DataFrame:
-    played = _first_of_fixture(tape, tape.rows.lazy().filter("in_running")).rename(
-        {"first_seq": "play_seq", "first_ts_ms": "play_ts_ms"}
-    )
-    closes = (
-        spans.lazy()
-        .join(played, on="fixture_id", how="left", maintain_order="left")
-        .join(tape.fixtures.lazy(), on="fixture_id", how="left", maintain_order="left")
-        .collect(engine="in-memory")
-    )
-    # The first message in play ends the window, even before the scheduled kickoff: matches start early, and a price in play
-    # knows goals. A later message that is not in play changes nothing, or a flag that flickers would open the window again
-    # (law.md, "Window"). Only fixtures without a message in play need the search for their kickoff.
-    kickoffs = closes.lazy().filter(pl.col("play_seq").is_null(), pl.col("kickoff_ts_ms").is_not_null())
-    started = _first_ticks(tape, kickoffs.select("fixture_id", limit_ts_ms="kickoff_ts_ms").collect(engine="in-memory"))
-    by_play, by_kickoff = pl.col("play_seq").is_not_null(), pl.col("kickoff_ts_ms").is_not_null()
-    timed = (
-        closes.lazy()
-        .join(started.lazy(), on="fixture_id", how="left", maintain_order="left")
-        .with_columns(
-            end_seq=pl.coalesce("play_seq", "first_seq", "end_seq"),
-            close_ts_ms=pl.coalesce("play_ts_ms", "kickoff_ts_ms", "close_ts_ms"),
-            close_kind=pl.when(by_play)
-            .then(pl.lit(CloseKind.IN_RUNNING))
-            .when(by_kickoff)
-            .then(pl.lit(CloseKind.KICKOFF))
-            .otherwise(pl.lit(CloseKind.TAPE_END)),
-        )
-    )
-    return timed.collect(engine="in-memory")
+def _kinds(count: int, kind: CloseKind) -> Ints:
+    return np.full(count, _KINDS.index(kind), dtype=np.int64)
 
 
-def _first_ticks(tape: Tape, limits: pl.DataFrame) -> pl.DataFrame:
-    """Find the first tick of each fixture at or after its ``limit_ts_ms``: (fixture_id, first_seq, first_ts_ms)."""
-    if limits.is_empty():
-        return pl.DataFrame(schema={"fixture_id": pl.Int64, "first_seq": pl.Int64, "first_ts_ms": pl.Int64})
-    by_series = tape.series.lazy().join(limits.lazy(), on="fixture_id", how="left", maintain_order="left")
-    limit = by_series.select("limit_ts_ms").collect(engine="in-memory").to_series()
-    at_limit = pl.col("ts_ms") >= pl.lit(limit).gather("series")
-    return _first_of_fixture(tape, tape.rows.lazy().filter(at_limit)).collect(engine="in-memory")
+class _RowsByFixture:
+    """The rows of a tape by fixture. They are in order of fixture, series and tick, and time never falls in a series."""
 
+    def __init__(self, tape: Tape) -> None:
+        fixture_id = ints_of(tape.series["fixture_id"])
+        new = changes(fixture_id)
+        self.fixture_id, self._fixture = fixture_id[new], np.cumsum(new) - 1
+        self.start, self._stop = ints_of(tape.series["start"]), ints_of(tape.series["start"] + tape.series["rows"])
+        self._series, self._tick_seq, self._ts_ms = (tape.rows[name].to_numpy() for name in ("series", "tick_seq", "ts_ms"))
 
-def _first_of_fixture(tape: Tape, rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the first tick of each fixture among some rows: (fixture_id, first_seq, first_ts_ms)."""
-    per_series = rows.group_by("series").agg(first_seq=pl.col("tick_seq").min().cast(pl.Int64), first_ts_ms=pl.min("ts_ms"))
-    names = tape.series.lazy().with_row_index("series").select("series", "fixture_id")
-    return per_series.join(names, on="series").group_by("fixture_id").agg(pl.min("first_seq"), pl.min("first_ts_ms"))
+    def first_message(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Return tick and time of the first message of each fixture among some rows; null for a fixture without one."""
+        return self._reduced(np.minimum.reduceat, self._tick_seq, rows), self._reduced(np.minimum.reduceat, self._ts_ms, rows)
+
+    def last_message(self) -> tuple[Ints, Ints]:
+        rows = self._stop - 1
+        return self._reduced(np.maximum.reduceat, self._tick_seq, rows), self._reduced(np.maximum.reduceat, self._ts_ms, rows)
+
+    def _reduced(self, reduceat: Callable[[Ints, Ints], Ints], column: Ints, rows: Ints) -> Ints:
+        fixture = self._fixture[self._series[rows]]
+        first = np.flatnonzero(changes(fixture))
+        found = reduceat(column[rows], first) if len(first) else column[:0]
+        return spread(found.astype(np.int64), fixture[first], len(self.fixture_id), NONE)
+
+    def begin(self, flag: Bools) -> Ints:
+        """Return the rows at which a flag is set, and was not set in the row before of the same series."""
+        rises = flag.copy()
+        rises[1:] &= ~flag[:-1]
+        rises[self.start] = flag[self.start]
+        return np.flatnonzero(rises)
+
+    def since(self, start_ms: Ints) -> Ints:
+        """Return the first row of each series at or after a time of its fixture; none for a fixture without a time."""
+        searched = known(start_ms)[self._fixture]
+        wanted, low, high = start_ms[self._fixture][searched], self.start[searched], self._stop[searched]
+        stop = high
+        while (low < high).any():
+            middle = (low + high) // 2
+            late = (low == high) | (self._ts_ms[np.minimum(middle, len(self._ts_ms) - 1)] >= wanted)
+            low, high = np.where(late, low, middle + 1), np.where(late, np.minimum(high, middle), high)
+        rows: Ints = low[low < stop]
+        return rows
 
 
 def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.DataFrame:
     """Return ``CLOSES``, sorted by (fixture_id, market_key); ``close_row`` is ``None`` for a market that is not on the tape."""
-    first_sides = (
-        tape.series.lazy()
-        .with_row_index("series")
-        .filter(pl.col("side_no") == 0)
-        .select("fixture_id", "market_key", "market_start", "n_sides", "series")
-    )
-    window_ends = (
-        markets.lazy()
-        .join(first_sides, on=["fixture_id", "market_key"], how="left", maintain_order="left")
-        .join(ends.lazy(), on="fixture_id", how="left", maintain_order="left")
-        .sort("fixture_id", "market_key")
-        .collect(engine="in-memory")
-    )
-    last_seq = window_ends["end_seq"] - 1
+    closing = markets.select("fixture_id", "market_key").sort("fixture_id", "market_key")
+    fixture_id, (market_key,) = ints_of(closing["fixture_id"]), texts_of(closing["market_key"])
+    market, end = tape.markets.find(fixture_id, market_key), find(ints_of(ends["fixture_id"]), fixture_id)
+    end_seq, close_ts_ms = (take(ints_of(ends[name]), end, NONE) for name in ("end_seq", "close_ts_ms"))
+    last_seq = np.where(known(end_seq), end_seq, 0) - 1
     # The close is the market's own last message, even if it is a suspension. An earlier open message has a price that was
     # withdrawn, often because something had happened (choices.md, "a market suspended at the close").
-    row = last_row_at(tape.key, window_ends["market_start"], window_ends["series"], last_seq)
+    row = tape.markets.last_rows(tape.key.to_numpy(), market, last_seq)
     if tape.closing_policy == ClosingPolicy.LAST_OPEN:
-        row = _last_open(tape, window_ends, last_seq, row)
-    return conform(window_ends.with_columns(close_row=row).select(*CLOSES), CLOSES, "CLOSES")
+        row = _last_open(tape, market, last_seq, close_ts_ms, row)
+    columns: dict[str, Column] = {
+        "fixture_id": fixture_id,
+        "market_key": market_key,
+        "market_start": take(tape.markets.start, market, NONE),
+        "n_sides": take(tape.markets.n_sides, market, NONE),
+        "close_row": row,
+        "end_seq": end_seq,
+        "close_ts_ms": close_ts_ms,
+        "close_kind": texts_of(ends["close_kind"])[0].take(end),
+    }
+    return frame_of(columns, CLOSES)
 
 
-def _last_open(tape: Tape, ends: pl.DataFrame, last_seq: pl.Series, row: pl.Series) -> pl.Series:
+def _last_open(tape: Tape, market: Ints, last_seq: Ints, close_ts_ms: Ints, row: Ints) -> Ints:
     """Replace rows of suspended messages by the market's last open message, if it is at most 300 s older than the close."""
-    is_open = ~tape.rows["suspended"]
-    open_rows = is_open.arg_true().cast(pl.Int64)
-    found = last_row_at(
-        tape.key.filter(is_open), pl.repeat(0, ends.height, dtype=pl.Int64, eager=True), ends["series"], last_seq
-    )
-    open_row = open_rows.gather(found)
-    young = ends["close_ts_ms"] - tape.rows["ts_ms"].gather(open_row) <= LAST_OPEN_MAX_AGE_MS
-    closed = tape.rows["suspended"].gather(row)
-    usable = closed & young & (open_row >= ends["market_start"])
-    return pl.select(pl.when(usable).then(open_row).otherwise(row)).to_series()
+    suspended, key = tape.rows["suspended"].to_numpy(), tape.key.to_numpy()
+    open_rows = np.flatnonzero(~suspended)
+    found = np.searchsorted(key[open_rows], (take(tape.markets.series, market, -1) << 32) + last_seq, side="right") - 1
+    open_row = np.where(found >= 0, take(open_rows, found, 0), -1)
+    young = close_ts_ms - take(tape.rows["ts_ms"].to_numpy(), open_row, 0) <= LAST_OPEN_MAX_AGE_MS
+    closed = known(row) & take(suspended, np.maximum(row, -1), default=False)
+    usable = closed & young & (open_row >= take(tape.markets.start, market, 0))
+    return np.where(usable, open_row, row)

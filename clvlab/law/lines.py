@@ -194,7 +194,8 @@ def known(column: Ints) -> Bools:
 
 def take(column: NDArray[Any], rows: Ints, default: Any) -> NDArray[Any]:
     """Return the values of some rows; ``default`` for row -1."""
-    return np.append(column, column.dtype.type(default))[rows]
+    other = column.dtype.type(default)
+    return np.where(rows < 0, other, column[rows]) if len(column) else np.full(len(rows), other)
 
 
 def spread(column: NDArray[Any], rows: Ints, count: int, default: Any) -> NDArray[Any]:
@@ -222,6 +223,20 @@ def within(column: Ints, low: int, high: int | None = None) -> bool:
     return not len(values) or (int(values.min()) >= low and (high is None or int(values.max()) <= high))
 
 
+def find(values: Ints, wanted: Ints) -> Ints:
+    """Return the row of each wanted number in an ascending column; -1 for a number that is not in it."""
+    row = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    return np.where(take(values, row, NONE) == wanted, row, -1)
+
+
+def first_known(*columns: Ints) -> Ints:
+    """Return the first value of each row that is not null."""
+    first, *others = columns
+    for column in others:
+        first = np.where(known(first), first, column)
+    return first
+
+
 def starts(size: Ints) -> Ints:
     """Return where each of some groups begins, given their sizes."""
     return cast("Ints", np.cumsum(size) - size)
@@ -244,6 +259,13 @@ class Names(Generic[_T]):
         rank = np.empty(len(names) + 1, dtype=np.int64)
         rank[order], rank[-1] = range(len(names)), -1
         return Categorical(rank[np.frombuffer(codes, dtype=np.int64)], [names[place] for place in order])
+
+
+def recoded(*columns: Categorical[_T]) -> list[Categorical[_T]]:
+    """Return columns with common codes."""
+    values = sorted({value for column in columns for value in column.values})
+    place = {value: code for code, value in enumerate(values)}
+    return [Categorical(column.map(lambda value: place[value], default=-1), values) for column in columns]
 
 
 class ColumnBuilder(defaultdict[str, "array[int]"]):

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import polars as pl
 
 from clvlab.errors import SchemaError, WindowError
+from clvlab.law.lines import NONE, Categorical, Ints, changes, find, ints_of, recoded, take, texts_of
 from clvlab.law.schema import FIXTURES, MAX_CLOSE_AGE_S, SERIES, TICKS, ClosingPolicy, Schema, conform
 
 # The columns of a tape row; ``series`` is the row number in ``Tape.series``.
@@ -40,6 +42,31 @@ def check_close_age(max_close_age_s: object) -> None:
     if max_close_age_s is None or (type(max_close_age_s) is int and 1 <= max_close_age_s <= MAX_CLOSE_AGE_S):
         return
     raise WindowError(f"max_close_age_s must be a whole number of seconds from 1 to {MAX_CLOSE_AGE_S}, not {max_close_age_s!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Markets:
+    """The markets of a tape, sorted by (fixture_id, market_key): row and series of the first side, and number of sides."""
+
+    fixture_id: Ints
+    market_key: Categorical[str]
+    start: Ints
+    n_sides: Ints
+    series: Ints
+
+    def find(self, fixture_id: Ints, market_key: Categorical[str]) -> Ints:
+        """Return the row of each market; -1 for a market that is not on the tape."""
+        keys, own = recoded(market_key, self.market_key)
+        first = changes(self.fixture_id)
+        fixture = find(self.fixture_id[first], fixture_id)
+        unique = (np.cumsum(first) - 1) * len(keys.values) + own.codes
+        return find(unique, np.where((fixture >= 0) & (keys.codes >= 0), fixture * len(keys.values) + keys.codes, -1))
+
+    def last_rows(self, key: Ints, market: Ints, tick_seq: Ints) -> Ints:
+        """Return the row of the last message of each market, given as its row here, at or before a tick; null without one."""
+        wanted = (take(self.series, market, -1) << 32) + tick_seq
+        row = np.searchsorted(key, wanted, side="right") - 1
+        return np.where((market >= 0) & (row >= take(self.start, market, 0)), row, NONE)
 
 
 @dataclass(frozen=True)
@@ -110,6 +137,12 @@ class Tape:
     def key(self) -> pl.Series:
         """``series << 32 | tick_seq`` of every row, strictly ascending."""
         return self.rows.select((pl.col("series").cast(pl.Int64) * 2**32 + pl.col("tick_seq")).set_sorted()).to_series()
+
+    @cached_property
+    def markets(self) -> Markets:
+        first_sides = self.series.with_row_index("series").filter(pl.col("side_no") == 0)
+        columns = (ints_of(first_sides[name]) for name in ("market_start", "n_sides", "series"))
+        return Markets(ints_of(first_sides["fixture_id"]), texts_of(first_sides["market_key"])[0], *columns)
 
     @cached_property
     def messages(self) -> pl.DataFrame:
