@@ -17,14 +17,14 @@ from clvlab.arena.deploys.config import DeployConfig, deployed_agent
 from clvlab.arena.packs import pack_of_run
 from clvlab.engine.agent import Agent, sealable
 from clvlab.engine.live import replay_live
-from clvlab.engine.replay import Replay, locate, with_seq, with_states
+from clvlab.engine.replay import locate, with_seq, with_states
 from clvlab.engine.run import RunResult, run
 from clvlab.errors import AgentError, DecisionError, EntryError, PackError, ReplayError, WindowError
 from clvlab.law.schema import DECISIONS, Causality
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.join import otherwise_matched
-from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, receipt_lines
+from clvlab.proof.events import CLOSE_EVENTS, PROPOSAL_EVENTS, Events, receipt_lines
 from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.seal import SealedRun
 from clvlab.runs.progress import shortened
@@ -127,7 +127,7 @@ def _second_run(evidence: Evidence, pack: Pack, agents: Sequence[IsolatedAgent],
     )
 
 
-def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.DataFrame) -> Iterator[Replay]:
+def _looked_up(evidence: Evidence, pack: Pack, shards: Shards, decisions: pl.DataFrame) -> Iterator[Events]:
     for shard in shards:
         tape = pack.tape(shard)
         yield with_states(tape, locate(tape, decisions.filter(pl.col("fixture_id").is_in(shard))), evidence.window)
@@ -154,8 +154,8 @@ def _prices(evidence: Evidence, pack: Pack, shards: Shards) -> Repeat:
     claims = ("confidence_ppm", "confidence_raw")
     columns = [name for name in PROPOSAL_EVENTS if name not in claims]
     for stored, made in (
-        (evidence.decisions.select(columns), again.decisions.select(columns)),
-        (evidence.closes.select(*CLOSE_EVENTS), again.closes),
+        (evidence.decisions.select(columns), again.frames[0].select(columns)),
+        (evidence.closes.select(*CLOSE_EVENTS), again.frames[1]),
     ):
         if not stored.equals(made):
             return Repeat(agrees=False, detail=f"the ticks of pack {pack.pack_id!r} do not give {_difference(stored, made)}")

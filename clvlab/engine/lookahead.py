@@ -421,7 +421,7 @@ def _informative(tape: Tape, timed: pl.DataFrame, plan: _Plan) -> list[Message]:
 def _gains(tape: Tape, timed: pl.DataFrame, window: Window) -> pl.DataFrame:
     """Return the gain of scored decisions by (fixture_id, tick_seq). A loss or zero counts as 1."""
     replayed = replay(tape, timed, window)
-    scored = scores(positions(replayed.decisions, replayed.closes), window, tape.max_close_age_s)
+    scored = scores(positions(*replayed.lines), window, tape.max_close_age_s)
     return (
         scored.filter(pl.col("reason") == Reason.SCORED)
         .group_by("fixture_id", "tick_seq")

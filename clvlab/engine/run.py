@@ -15,18 +15,19 @@ import polars as pl
 from clvlab.engine.agent import Agent, Identity, ProcessAgent, identify, sealable
 from clvlab.engine.decisions import AgentQuestion, agent_answers
 from clvlab.engine.lookahead import Draw, DrawingOf, LookaheadReport
-from clvlab.engine.replay import Replay, backs_only, with_seq, with_states
+from clvlab.engine.replay import with_seq, with_states, without_agents
 from clvlab.errors import AgentFailedError, ClvlabError, DecisionError
 from clvlab.law.closing import Window, sealed_window
 from clvlab.law.clv import scores
 from clvlab.law.gate import PostQuote, PreQuote, Verdicts, listed, verdicts
-from clvlab.law.lines import Categorical, Column, Proposals, frame_of, known, lines_of
+from clvlab.law.lines import Categorical, Column, Proposals, frame_of, known
 from clvlab.law.metrics import outcomes
 from clvlab.law.policy import PAPER_VENUE, ExecutionMode, PolicyEnvelope
-from clvlab.law.positions import market_rows, placed, proposals
-from clvlab.law.schema import LAW_VERSION, MODE_LABELS, RECEIPTS, VERDICTS, Causality, ClosingPolicy, Held, SourceMode
+from clvlab.law.positions import positions, proposals
+from clvlab.law.schema import LAW_VERSION, MODE_LABELS, RECEIPTS, Causality, ClosingPolicy, Held, SourceMode
 from clvlab.law.tape import Binding, Tape
-from clvlab.proof.evidence import Evidence, MadeEvents
+from clvlab.proof.events import Events
+from clvlab.proof.evidence import Evidence
 from clvlab.proof.limits import check_started
 from clvlab.proof.manifest import RunStarted, SealedAgent, config_hash, policy_hash, run_id, run_schema
 from clvlab.proof.seal import SealedRun, seal
@@ -72,7 +73,7 @@ class ReplayDecisions:
     binding: Binding
     closing_policy: ClosingPolicy
     max_close_age_s: int | None
-    parts: list[Replay]
+    parts: list[Events]
     failed: Mapping[str, Exception]
     audits: Mapping[str, LookaheadReport]
 
@@ -107,7 +108,7 @@ def decided(
             answered(len(roster) * len(shards), total)
     fixture_ids = chain.from_iterable(one.binding.fixture_ids for one in shards)
     binding = replace(shards[0].binding, fixture_ids=tuple(sorted(fixture_ids)))
-    parts = [_without(part, failed) for one in shards for part in one.parts]
+    parts = [without_agents(part, failed) if failed else part for one in shards for part in one.parts]
     audits = shards[0].audits if len(shards) == 1 else {}
     return replace(shards[0], binding=binding, parts=parts, failed=failed, audits=audits)
 
@@ -125,14 +126,6 @@ def _each(shard: Callable[[Read], ReplayDecisions], reads: Sequence[Read], *, al
         yield from pool.map(shard, reads)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _without(part: Replay, failed: Mapping[str, Exception]) -> Replay:
-    if not failed:
-        return part
-    decisions = part.decisions.filter(~pl.col("agent_id").is_in(list(failed)))
-    markets = backs_only(decisions)
-    return Replay(decisions, part.closes.join(markets, on=markets.columns, how="semi", maintain_order="left"))
 
 
 def _last(failed: Mapping[str, Exception]) -> Exception:
@@ -216,7 +209,7 @@ class Failures:
 
 def judged(
     started: RunStarted,
-    replayed: Replay,
+    replayed: Events,
     window: Window,
     policy: PolicyEnvelope,
     failures: Failures,
@@ -224,18 +217,18 @@ def judged(
     commit_index: int | None = None,
     captured: str | None = None,
 ) -> RunResult:
-    made, closes = lines_of(replayed.decisions, replayed.closes)
-    located = placed(made, closes, market_rows(made, closes))
+    made, closes = replayed.lines
+    located = positions(made, closes)
     proposed = proposals(made, located)
     judgement = verdicts(proposed, policy, window.market_allowlist)
-    phases = {"pre": listed(judgement.pre, PreQuote), "post": listed(judgement.post, PostQuote)}
-    decisions = replayed.decisions.hstack(frame_of(phases, VERDICTS))
+    pre, post = listed(judgement.pre, PreQuote), listed(judgement.post, PostQuote)
+    events = replace(replayed, decisions=replace(made, pre=pre, post=post))
     scored = scores(located, window, started["window"].get("max_close_age_s"))
-    sealed = seal(started, decisions, failures.errors, replayed.closes, scored, commit_index, captured)
+    sealed = seal(started, events, failures.errors, scored, commit_index, captured)
     receipts = fills(sealed.run_id, proposed, judgement, policy)
     board = outcomes(scored, tuple(agent["agent_id"] for agent in started["agents"]))
     stated = orjson.loads(sealed.events.partition(b"\n")[0])["payload"]  # as read back from the bytes
-    evidence = Evidence(stated, MadeEvents((decisions, replayed.closes)), failures.errors, captured)
+    evidence = Evidence(stated, events, failures.errors, captured)
     return RunResult(sealed, evidence, scored, board, receipts, failures.causes)
 
 

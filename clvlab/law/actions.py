@@ -43,20 +43,19 @@ def check_decisions(decisions: pl.DataFrame) -> pl.DataFrame:
         "claimed_edge_bps must be within 2**53 - 1": ~pl.col("claimed_edge_bps").is_between(-SAFE_INTEGER, SAFE_INTEGER),
         "fixture_id must be within 2**53 - 1": ~pl.col("fixture_id").is_between(-SAFE_INTEGER, SAFE_INTEGER),
     }
-    broken = decisions.select(pl.any_horizontal(rules.values()).any()).item()
+    keys = {Action.BACK: _KEY, Action.WAIT: _KEY[:3]}
+    of = {action: pl.col("action") == action for action in keys}
+    repeated = [pl.struct(key).filter(of[action]).n_unique() != of[action].sum() for action, key in keys.items()]
+    broken, *doubled = decisions.select(pl.any_horizontal(rules.values()).any(), a=repeated[0], b=repeated[1]).row(0)
     for text, rule in rules.items() if broken else ():
         refused = decisions.filter(rule)
         if refused.height:
             raise DecisionError(f"{text}: {refused.height} decision(s), the first is {_first_row(refused)}")
-    _refuse_duplicates(decisions.filter(pl.col("action") == Action.BACK), _KEY)
-    _refuse_duplicates(decisions.filter(pl.col("action") == Action.WAIT), _KEY[:3])
+    for action, is_doubled in zip(keys, doubled, strict=True):
+        if is_doubled:
+            twice = decisions.filter(of[action]).filter(pl.struct(keys[action]).is_duplicated())
+            raise DecisionError(f"more than one decision for the same {', '.join(keys[action])}: {_first_row(twice)}")
     return decisions
-
-
-def _refuse_duplicates(decisions: pl.DataFrame, key: list[str]) -> None:
-    if decisions.select(pl.struct(key).n_unique()).item() != decisions.height:
-        twice = decisions.filter(pl.struct(key).is_duplicated())
-        raise DecisionError(f"more than one decision for the same {', '.join(key)}: {_first_row(twice)}")
 
 
 def _first_row(decisions: pl.DataFrame) -> str:

@@ -242,6 +242,11 @@ def starts(size: Ints) -> Ints:
     return cast("Ints", np.cumsum(size) - size)
 
 
+def ranges(first: Ints, size: Ints) -> Ints:
+    """Return the rows of some groups end to end, given the first row and the size of each."""
+    return cast("Ints", np.arange(size.sum()) + np.repeat(first - starts(size), size))
+
+
 class Names(Generic[_T]):
     """Distinct texts in the order in which they are met. ``None`` has place -1."""
 
@@ -330,7 +335,7 @@ class StatesBuilder:
         )
 
 
-# To and from frames, for people and for the engine.
+# To and from frames.
 
 
 def texts_of(*columns: pl.Series) -> list[Categorical[str]]:
@@ -349,70 +354,10 @@ def ints_of(column: pl.Series) -> Ints:
     return (whole.fill_null(NONE) if whole.null_count() else whole).to_numpy()
 
 
-def lists_of(column: pl.Series) -> Categorical[tuple[str, ...]]:
-    """Return a column of lists of texts."""
-    names: Names[tuple[str, ...]] = Names()
-    return names.coded(array("q", names.codes(None if one is None else tuple(one) for one in column.to_list())))
-
-
 def columns_of(frame: pl.DataFrame) -> Mapping[str, Any]:
     """Return the columns of a frame by name. A null in a Boolean column is false."""
     whole = frame.with_columns(cs.integer().cast(pl.Int64).fill_null(NONE), cs.boolean().fill_null(value=False))
     return {column.name: texts_of(column)[0] if column.dtype == pl.String else column.to_numpy() for column in whole}
-
-
-def _states_of(frame: pl.DataFrame) -> tuple[Mapping[str, Any], pl.DataFrame]:
-    """Return the columns of the states of lines without their prices, and the prices end to end."""
-    own = frame.lazy().with_row_index("line").filter(pl.col("sides").is_not_null())
-    names = {"tick_seq": "state_tick_seq", "ts_ms": "state_ts_ms", "suspended": "state_suspended"}
-    states, prices = pl.collect_all(
-        [
-            own.select(pl.col("line").cast(pl.Int64), size=pl.col("sides").list.len().cast(pl.Int64), **names),
-            own.select(pl.col("sides").explode())
-            .unnest("sides")
-            .with_columns(pl.col("prob_bps", "odds_milli").fill_null(NONE)),
-        ]
-    )
-    return {column.name: column.to_numpy() for column in states}, prices
-
-
-def lines_of(decisions: pl.DataFrame, closes: pl.DataFrame) -> tuple[Decisions, Closes]:
-    """Return frames of events (``DECISION_EVENTS`` or ``PROPOSAL_EVENTS``, and ``CLOSE_EVENTS``) as columns."""
-    made, closed = (columns_of(frame.select(cs.integer())) for frame in (decisions, closes))
-    (entry, prices), (closing, closing_prices) = _states_of(decisions), _states_of(closes)
-    keys, close_keys = texts_of(decisions["market_key"], closes["market_key"])
-    side, entry_side, closing_side = texts_of(decisions["side"], prices["side"], closing_prices["side"])
-    unjudged = pl.Series([None]).new_from_index(0, decisions.height)
-    pre, post = (lists_of(decisions[phase] if phase in decisions.columns else unjudged) for phase in ("pre", "post"))
-    return (
-        Decisions(
-            texts_of(decisions["agent_id"])[0],
-            made["fixture_id"],
-            made["tick_seq"],
-            made["ts_ms"],
-            texts_of(decisions["action"])[0],
-            keys,
-            side,
-            made["stake"],
-            made["limit_odds_milli"],
-            made["confidence_ppm"],
-            MarketStates(**entry, **_prices(prices, entry_side)),
-            pre,
-            post,
-        ),
-        Closes(
-            closed["fixture_id"],
-            close_keys,
-            closed["end_seq"],
-            closed["close_ts_ms"],
-            texts_of(closes["close_kind"])[0],
-            MarketStates(**closing, **_prices(closing_prices, closing_side)),
-        ),
-    )
-
-
-def _prices(prices: pl.DataFrame, side: Categorical[str]) -> Mapping[str, Any]:
-    return {"side": side, "prob_bps": prices["prob_bps"].to_numpy(), "odds_milli": prices["odds_milli"].to_numpy()}
 
 
 def listed_sides(prices: pl.DataFrame, size: Ints) -> pl.Series:
@@ -424,14 +369,15 @@ def listed_sides(prices: pl.DataFrame, size: Ints) -> pl.Series:
 
 def frame_of(columns: Mapping[str, Column], schema: Schema) -> pl.DataFrame:
     """Return columns as a frame of a schema, with null for ``NONE`` and for the code -1."""
-    frame = pl.DataFrame({name: _series(columns[name], dtype) for name, dtype in schema.items()})
-    ints = [(name, column) for name, column in columns.items() if isinstance(column, np.ndarray) and column.dtype == np.int64]
-    nullable = [name for name, column in ints if (column == NONE).any()]
-    return frame.with_columns(pl.when(pl.col(nullable) != NONE).then(pl.col(nullable))) if nullable else frame
+    return pl.DataFrame([_series(columns[name], dtype).alias(name) for name, dtype in schema.items()])
 
 
 def _series(column: Column, dtype: pl.DataType | type[pl.DataType]) -> pl.Series:
+    if isinstance(column, pl.Series):
+        return column
     if isinstance(column, Categorical):
         values = pl.Series([*column.values, None], dtype=dtype)
         return values[np.where(column.codes < 0, len(column.values), column.codes)]
-    return column if isinstance(column, pl.Series) else pl.Series(column, dtype=dtype)
+    values = pl.Series(column, dtype=dtype)
+    is_null = pl.Series(column == NONE) if column.dtype == np.int64 else None
+    return values.set(is_null, None) if is_null is not None and is_null.any() else values

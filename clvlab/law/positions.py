@@ -30,7 +30,6 @@ from clvlab.law.lines import (
     distinct,
     ints_of,
     known,
-    lines_of,
     spread,
     starts,
     take,
@@ -254,10 +253,9 @@ def _check_latest(messages: _Messages, decisions: Decisions, market: Ints, close
         raise EvidenceError("a close is not the last message inside its window that other lines know of")
 
 
-def positions(decisions: pl.DataFrame, closes: pl.DataFrame) -> Positions:
-    """Return the positions of frames of events."""
-    made, closed = lines_of(decisions, closes)
-    return placed(made, closed, market_rows(made, closed))
+def positions(decisions: Decisions, closes: Closes) -> Positions:
+    """Return every decision with the two states that score it; ``EvidenceError`` as ``market_rows``."""
+    return placed(decisions, closes, market_rows(decisions, closes))
 
 
 def placed(decisions: Decisions, closes: Closes, market: Ints) -> Positions:

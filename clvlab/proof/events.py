@@ -1,9 +1,9 @@
 """Lines of decisions, closes, scores and receipts.
 
-Frames are written column by column. A line is canonical JSON by construction: keys are in byte order, integers are written as
-integers, and texts are escaped by RFC 8785 3.2.2.2. Lines are read by the types of their kind and written again. If the bytes
-are equal, every line was canonical and had exactly the keys and types of its kind. Otherwise the error names the first faulty
-line.
+Lines of decisions and closes are written by the types that read them. What is read is written again: if the bytes are equal,
+every line was canonical and had exactly the keys and types of its kind. Otherwise the error names the first faulty line.
+Lines of scores and receipts have no nested values. They are written from frames, column by column. A line is canonical JSON by
+construction: keys are in byte order, integers are written as integers, and texts are escaped by RFC 8785 3.2.2.2.
 ``docs/reference/evidence-format.md`` describes the format.
 """
 
@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from clvlab.errors import EvidenceError
 from clvlab.law.gate import PostQuote, PreQuote
 from clvlab.law.lines import (
     NONE,
+    Categorical,
     Closes,
     Column,
     ColumnBuilder,
@@ -42,32 +44,19 @@ from clvlab.proof.limits import check_lines
 from clvlab.proof.merkle import pieces
 
 _BATCH_ROWS = 8192
+_LINES_AT_ONCE = 500
 _PIECE_BYTES = 1 << 16  # what is decoded at once stays in the processor's cache
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _ESCAPES = {chr(code): f"\\u{code:04x}" for code in range(0x20)} | _SHORT
 _RISKY = re.compile(r'["\\\x00-\x1f]')
 
-# Templates of lines: <column> stands for its JSON value, and <column?> for a value that may be null.
+# Templates of lines without nested values: <column> stands for its JSON value, and <column?> for a value that may be null.
 _SLOT = re.compile(r"<(\w+\??)>")
-_DECISION = (
-    '{"kind":"DECISION","payload":{"action":{"limit_odds_milli":<limit_odds_milli?>,"market_key":<market_key?>,"side":<side?>,'
-    '"stake":<stake?>,"type":<action>},"agent_id":<agent_id>,"fixture_id":<fixture_id>,"market_state":<state>,"policy":<verdict?>,'
-    '"tick_seq":<tick_seq>,"ts_ms":<ts_ms>,"untrusted":{"claimed_edge_bps":<claimed_edge_bps?>,'
-    '"confidence_ppm":<confidence_ppm?>,"confidence_raw":<confidence_raw?>,"reason":<reason?>}},"seq":<seq>}\n'
-)
-_CLOSE = (
-    '{"kind":"MARKET_CLOSE","payload":{"close_kind":<close_kind>,"close_ts_ms":<close_ts_ms>,"closing":<state>,'
-    '"end_seq":<end_seq>,"fixture_id":<fixture_id>,"market_key":<market_key>},"seq":<seq>}\n'
-)
 _RECEIPT = (
     '{"agent_id":<agent_id>,"decision_seq":<decision_seq>,"non_scoring":true,"odds_milli":<odds_milli?>,"run_id":<run_id>,'
     '"stake":<stake>,"status":<status>,"ts_ms":<ts_ms>,"venue":<venue>}\n'
 )
 _SCORE = "{" + ",".join(f'"{column}":<{column}?>' for column in sorted(SCORES)) + "}\n"
-_STATE = '"sides":[<sides>],"suspended":<state_suspended>,"tick_seq":<state_tick_seq>,"ts_ms":<state_ts_ms>}'
-_ENTRY_STATE, _CLOSING_STATE = '{"age_ms":<age_ms>,' + _STATE, "{" + _STATE
-_VERDICT = '{"post":{"allowed":<post_allowed>,"reasons":[<post>]},"pre":{"allowed":<pre_allowed>,"reasons":[<pre>]}}'
-_SIDE = '{"odds_milli":<odds_milli?>,"prob_bps":<prob_bps?>,"side":<side>}'
 
 
 class Kind(StrEnum):
@@ -135,14 +124,6 @@ def batches(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
     yield from frame.iter_slices(_BATCH_ROWS)
 
 
-def decision_lines(frame: pl.DataFrame) -> bytes:
-    return _lines(frame, _DECISION, _ENTRY_STATE)
-
-
-def close_lines(frame: pl.DataFrame) -> bytes:
-    return _lines(frame, _CLOSE, _CLOSING_STATE)
-
-
 def score_lines(frame: pl.DataFrame) -> bytes:
     return _lines(frame, _SCORE)
 
@@ -152,9 +133,9 @@ def receipt_lines(frame: pl.DataFrame) -> bytes:
     return _lines(frame, _RECEIPT)
 
 
-def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> bytes:
-    """Fill a template for every row. ``<state>`` is the filled state template, or null if that lacks a value."""
-    line = _line(template, state_template, tuple(frame.schema.items()), frozenset(_risky(frame)))
+def _lines(frame: pl.DataFrame, template: str) -> bytes:
+    """Fill a template for every row."""
+    line = _line(template, tuple(frame.schema.items()), frozenset(_risky(frame)))
     text: str | None = frame.select(line.str.join("", ignore_nulls=False)).item()
     if text is None:
         raise EvidenceError("a line needs a value where a null stands")
@@ -162,57 +143,31 @@ def _lines(frame: pl.DataFrame, template: str, state_template: str = "") -> byte
 
 
 @lru_cache(maxsize=64)  # building one takes longer than writing a few lines with it
-def _line(template: str, state_template: str, columns: tuple[tuple[str, pl.DataType], ...], risky: frozenset[str]) -> pl.Expr:
-    texts = {column for column, dtype in columns if dtype == pl.String}
-    values = {column: _value(pl.col(column), escape=column in risky) for column, dtype in columns if not dtype.is_nested()}
-    if state_template:
-        entry = pl.element().struct
-        side = {column: _value(entry.field(column), escape="sides" in risky) for column in ("odds_milli", "prob_bps", "side")}
-        values["sides"] = pl.col("sides").list.eval(_filled(_SIDE, side, {"side"})).list.join(",")
-        values["age_ms"] = (pl.col("ts_ms") - pl.col("state_ts_ms")).cast(pl.String)
-        values["state"] = _filled(state_template, values, texts).fill_null("null")
-    if "<verdict" in template:
-        for phase in VERDICTS:
-            reasons = pl.col(phase)
-            values[phase] = pl.format('"{}"', reasons.list.join('","'))
-            values[phase] = pl.when(reasons.list.len() > 0).then(values[phase]).otherwise(reasons.list.join(""))
-            values[f"{phase}_allowed"] = (reasons.list.len() == 0).cast(pl.String)
-        values["verdict"] = _filled(_VERDICT, values, texts)
-    return _filled(template, values, texts)
-
-
-def _filled(template: str, values: dict[str, pl.Expr], texts: set[str]) -> pl.Expr:
+def _line(template: str, columns: tuple[tuple[str, pl.DataType], ...], risky: frozenset[str]) -> pl.Expr:
     """Put values into a template's slots, with texts in quotes; ``None`` if a value without ``?`` is ``None``."""
+    texts = {column for column, dtype in columns if dtype == pl.String}
     parts: list[pl.Expr] = []
     for number, piece in enumerate(_SLOT.split(template)):  # literals and slots alternate
         column = piece.removesuffix("?")
         if number % 2 == 0:
             parts.append(pl.lit(piece))
-        elif column not in texts:
-            parts.append(values[column].fill_null("null") if piece.endswith("?") else values[column])
-        else:
-            quoted = [pl.lit('"'), values[column], pl.lit('"')]
-            parts += [pl.concat_str(quoted).fill_null("null")] if piece.endswith("?") else quoted
+            continue
+        value = pl.col(column).cast(pl.String)
+        if column in texts:  # integers have nothing to escape
+            escaped = value.str.replace_many(_ESCAPES) if column in risky else value
+            value = pl.concat_str([pl.lit('"'), escaped, pl.lit('"')])
+        parts.append(value.fill_null("null") if piece.endswith("?") else value)
     return pl.concat_str(parts)
 
 
-def _value(column: pl.Expr, *, escape: bool) -> pl.Expr:
-    text = column.cast(pl.String)
-    return text.str.replace_many(_ESCAPES) if escape else text  # integers have nothing to escape
-
-
 def _risky(frame: pl.DataFrame) -> Iterator[str]:
-    """Yield the columns, ``sides`` among them, with a character that JSON escapes."""
+    """Yield the columns with a character that JSON escapes."""
     for column, dtype in frame.schema.items():
-        if column == "sides":
-            texts = frame.select(pl.col(column).explode().struct.field("side").unique()).to_series().to_list()
-        else:
-            texts = frame[column].to_list() if dtype == pl.String else []
-        if _RISKY.search("".join(filter(None, {*texts}))):
+        if dtype == pl.String and _RISKY.search("".join(filter(None, {*frame[column].to_list()}))):
             yield column
 
 
-# Lines as they are read. Keys stand in the order of canonical JSON, so that what is written again are the same bytes.
+# Lines of decisions and closes. Keys stand in the order of canonical JSON, so that what is read and written are the same bytes.
 
 
 class _Struct(Struct, forbid_unknown_fields=True, gc=False):
@@ -377,9 +332,9 @@ class Claims:
     claimed_edge_bps: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLines:
-    """The lines of decisions and closes as columns, and the ``seq`` of each."""
+@dataclass(frozen=True)
+class Events:
+    """The decisions and closes of a run, as columns for the law and as frames for people, and the ``seq`` of each."""
 
     decisions: Decisions
     closes: Closes
@@ -387,8 +342,17 @@ class ReadLines:
     decision_seqs: Ints
     close_seqs: Ints
 
+    @property
+    def lines(self) -> tuple[Decisions, Closes]:
+        return self.decisions, self.closes
 
-def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]) -> ReadLines:
+    @cached_property
+    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """``DECISION_EVENTS`` and ``CLOSE_EVENTS``."""
+        return _decision_frame(self), _close_frame(self)
+
+
+def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]) -> Events:
     """Read the lines of decisions and of closes, which stand between two places each; ``EvidenceError`` as ``read_lines``."""
     keys, sides, agents, actions, kinds = (Names[str]() for _ in range(5))
     pre, post = Names[tuple[str, ...]](), Names[tuple[str, ...]]()
@@ -427,7 +391,7 @@ def read_events(events: bytes, decided: tuple[int, int], closed: tuple[int, int]
         closes["close_ts_ms"].fromlist([one.close_ts_ms for one in ended])
         closes["close_kind"].fromlist(kinds.codes([one.close_kind for one in ended]))
         closing.add([one.closing for one in ended])
-    return ReadLines(
+    return Events(
         Decisions(
             agents.coded(columns["agent_id"]),
             columns.ints("fixture_id"),
@@ -475,14 +439,130 @@ def _check_derived(lines: Sequence[_DecisionLine]) -> None:
             raise EvidenceError(f"a phase of the policy at seq {line.seq} must be allowed exactly when it has no reason")
 
 
+def decision_lines(events: Events) -> Iterator[bytes]:
+    """Yield the lines of decisions in pieces; ``EvidenceError`` if a value is missing that a line needs."""
+    made, claims, states = events.decisions, events.claims, _SealedStates(events.decisions.states)
+    policies = _Policies(made)
+    for start in range(0, len(made), _LINES_AT_ONCE):
+        rows = slice(start, min(start + _LINES_AT_ONCE, len(made)))
+        ts_ms = _values(made.ts_ms, rows)
+        entries: list[_EntryState | None] = [None] * len(ts_ms)
+        for line, state in states.of(rows):
+            entries[line] = _EntryState(ts_ms[line] - state.ts_ms, state.sides, state.suspended, state.tick_seq, state.ts_ms)
+        actions = map(
+            _Action,
+            _nullable(made.limit_odds_milli, rows),
+            _texts(made.market_key, rows),
+            _texts(made.side, rows),
+            _nullable(made.stake, rows),
+            _texts(made.action, rows),
+        )
+        untrusted = map(
+            _UntrustedClaims,
+            _nullable(claims.claimed_edge_bps, rows),
+            _nullable(made.confidence_ppm, rows),
+            claims.confidence_raw[rows],
+            claims.reason[rows],
+        )
+        payloads = map(
+            _Decision,
+            actions,
+            _texts(made.agent_id, rows),
+            _values(made.fixture_id, rows),
+            entries,
+            policies.of(rows),
+            _values(made.tick_seq, rows),
+            ts_ms,
+            untrusted,
+        )
+        numbered = zip(payloads, _values(events.decision_seqs, rows), strict=True)
+        yield _WRITER.encode_lines([_DecisionLine("DECISION", payload, seq) for payload, seq in numbered])
+
+
+def close_lines(events: Events) -> Iterator[bytes]:
+    """Yield the lines of closes in pieces; ``EvidenceError`` if a value is missing that a line needs."""
+    closes, states = events.closes, _SealedStates(events.closes.states)
+    for start in range(0, len(closes), _LINES_AT_ONCE):
+        rows = slice(start, min(start + _LINES_AT_ONCE, len(closes)))
+        closing: list[_ClosingState | None] = [None] * (rows.stop - start)
+        for line, state in states.of(rows):
+            closing[line] = state
+        payloads = map(
+            _Close,
+            _texts(closes.close_kind, rows),
+            _values(closes.close_ts_ms, rows),
+            closing,
+            _values(closes.end_seq, rows),
+            _values(closes.fixture_id, rows),
+            _texts(closes.market_key, rows),
+        )
+        numbered = zip(payloads, _values(events.close_seqs, rows), strict=True)
+        yield _WRITER.encode_lines([_CloseLine("MARKET_CLOSE", payload, seq) for payload, seq in numbered])
+
+
+def _values(column: Ints, rows: slice) -> list[int]:
+    part = column[rows]
+    if (part == NONE).any():
+        raise EvidenceError("a line needs a value where a null stands")
+    values: list[int] = part.tolist()
+    return values
+
+
+def _nullable(column: Ints, rows: slice) -> list[int | None]:
+    return [None if value == NONE else value for value in column[rows].tolist()]
+
+
+def _texts(column: Categorical[str], rows: slice) -> list[Any]:
+    values = [*column.values, None]
+    return [values[code] for code in column.codes[rows].tolist()]
+
+
+class _SealedStates:
+    """The market states of lines, as they are sealed."""
+
+    def __init__(self, states: MarketStates) -> None:
+        self._states, self._ends = states, np.cumsum(states.size)
+
+    def of(self, lines: slice) -> Iterator[tuple[int, _ClosingState]]:
+        """Yield the states of some lines, each with its line's place among them."""
+        states = self._states
+        first, last = np.searchsorted(states.line, (lines.start, lines.stop)).tolist()
+        ends = [int(self._ends[first - 1]) if first else 0, *self._ends[first:last].tolist()]
+        own, prices = slice(first, last), slice(ends[0], ends[-1])
+        columns = (_nullable(states.odds_milli, prices), _nullable(states.prob_bps, prices), _texts(states.side, prices))
+        sides = list(map(_SealedSide, *columns))
+        listed = [sides[start - ends[0] : end - ends[0]] for start, end in pairwise(ends)]
+        message = (states.suspended[own].tolist(), _values(states.tick_seq, own), _values(states.ts_ms, own))
+        yield from zip((states.line[own] - lines.start).tolist(), map(_ClosingState, listed, *message), strict=True)
+
+
+class _Policies:
+    """The verdicts of the gate, as they are sealed. Equal ones are one object."""
+
+    def __init__(self, decisions: Decisions) -> None:
+        self._pre, self._post = decisions.pre, decisions.post
+        self._known: dict[tuple[int, int], _Policy | None] = {}
+
+    def of(self, rows: slice) -> Iterator[_Policy | None]:
+        for key in zip(self._pre.codes[rows].tolist(), self._post.codes[rows].tolist(), strict=True):
+            if key not in self._known:
+                self._known[key] = self._policy(*key)
+            yield self._known[key]
+
+    def _policy(self, pre: int, post: int) -> _Policy | None:
+        if pre < 0:
+            return None
+        phases = [self._post.values[post], self._pre.values[pre]]
+        return _Policy(*(_Phase(not reasons, list(reasons)) for reasons in phases))
+
+
 # Frames of the lines, for people.
 
 
-def decision_frame(made: Decisions, claims: Claims) -> pl.DataFrame:
-    """Return ``DECISION_EVENTS``."""
-    count = len(made)
+def _decision_frame(events: Events) -> pl.DataFrame:
+    made, claims = events.decisions, events.claims
     columns: dict[str, Column] = {
-        "seq": np.arange(1, count + 1),
+        "seq": events.decision_seqs,
         "agent_id": made.agent_id,
         "fixture_id": made.fixture_id,
         "tick_seq": made.tick_seq,
@@ -499,13 +579,13 @@ def decision_frame(made: Decisions, claims: Claims) -> pl.DataFrame:
         "pre": made.pre,
         "post": made.post,
     }
-    return frame_of(columns | _state_columns(made.states, count), DECISION_EVENTS)
+    return frame_of(columns | _state_columns(made.states, len(made)), DECISION_EVENTS)
 
 
-def close_frame(closes: Closes, first_seq: int) -> pl.DataFrame:
-    """Return ``CLOSE_EVENTS`` of closes that are numbered from ``first_seq``."""
+def _close_frame(events: Events) -> pl.DataFrame:
+    closes = events.closes
     columns: dict[str, Column] = {
-        "seq": np.arange(first_seq, first_seq + len(closes)),
+        "seq": events.close_seqs,
         "fixture_id": closes.fixture_id,
         "market_key": closes.market_key,
         "end_seq": closes.end_seq,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from clvlab.errors import EvidenceError, PolicyError, WindowError
 from clvlab.law.closing import Window, read_window
-from clvlab.law.lines import Closes, Decisions, Ints, lines_of
+from clvlab.law.lines import Ints
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.positions import check_coherence, check_values, market_rows
 from clvlab.law.schema import LAW_VERSION, LOCKED_IN, MODE_LABELS, Causality, ClosingPolicy, Held, SourceMode
 from clvlab.proof.canonical import HASH, JsonObject
-from clvlab.proof.events import Event, Kind, ReadLines, close_frame, decision_frame, read_events, read_single
+from clvlab.proof.events import Event, Events, Kind, read_events, read_single
 from clvlab.proof.limits import MAX_LINE_BYTES, MAX_STARTED_BYTES, check_lines, check_started
 from clvlab.proof.manifest import RunStarted, SealedAgent, run_schema
 
@@ -49,45 +49,6 @@ class SealedLimits(NamedTuple):
     closing_policy: ClosingPolicy
     max_close_age_s: int | None
     policy: PolicyEnvelope
-
-
-class Events(Protocol):
-    """The decisions and closes of a run, as columns for the law and as frames for people."""
-
-    @property
-    def lines(self) -> tuple[Decisions, Closes]: ...
-
-    @property
-    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]: ...
-
-
-@dataclass(frozen=True)
-class SealedEvents:
-    """Events as read from sealed bytes. ``errors`` is the number of lines between decisions and closes."""
-
-    read: ReadLines
-    errors: int
-
-    @property
-    def lines(self) -> tuple[Decisions, Closes]:
-        return self.read.decisions, self.read.closes
-
-    @cached_property
-    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        decisions, closes = self.lines
-        first = len(decisions) + self.errors + 1
-        return decision_frame(decisions, self.read.claims), close_frame(closes, first)
-
-
-@dataclass(frozen=True)
-class MadeEvents:
-    """Events as the engine makes them: ``DECISION_EVENTS`` and ``CLOSE_EVENTS``."""
-
-    frames: tuple[pl.DataFrame, pl.DataFrame]
-
-    @cached_property
-    def lines(self) -> tuple[Decisions, Closes]:
-        return lines_of(*self.frames)
 
 
 @dataclass(frozen=True)
@@ -208,7 +169,7 @@ def read_evidence(events: bytes) -> Evidence:
 
     deciders = set(read.decisions.agent_id.values)  # 4
     _check_started(started, first - 1, failures, deciders)
-    evidence = Evidence(started, SealedEvents(read, len(failures)), failures, captured)
+    evidence = Evidence(started, read, failures, captured)
     limits = evidence.limits
     _check_mode(started, captured)
     _check_numbers(opening, read, errors, sealed)
@@ -243,7 +204,7 @@ def _start_of(kind: Kind, events: bytes, start: int) -> int:
     return found + 1 if found >= 0 else max(events.rfind(b"\n", start - 1, len(events) - 1) + 1, start)
 
 
-def _check_numbers(started: Event, read: ReadLines, errors: list[Event], sealed: Event) -> None:
+def _check_numbers(started: Event, read: Events, errors: list[Event], sealed: Event) -> None:
     n, m, k = len(read.decisions), len(errors), len(read.closes)
     seqs = [started["seq"], *(event["seq"] for event in errors), sealed["seq"]]
     decided, closed = np.arange(1, n + 1), np.arange(n + m + 1, n + m + k + 1)

@@ -10,7 +10,7 @@ from io import BytesIO
 import polars as pl
 
 from clvlab.proof.canonical import canonical, parsed, sha256
-from clvlab.proof.events import Kind, batches, close_lines, decision_lines, event_line, score_lines
+from clvlab.proof.events import Events, Kind, batches, close_lines, decision_lines, event_line, score_lines
 from clvlab.proof.limits import MAX_STARTED_BYTES, check_lines, check_started
 from clvlab.proof.manifest import RunStarted, manifest, stated_hash, stated_index
 from clvlab.proof.merkle import Digest
@@ -75,9 +75,8 @@ class Sealer(Digest):
 
 def seal(
     started: RunStarted,
-    decisions: pl.DataFrame,
+    events: Events,
     errors: Sequence[Mapping[str, object]],
-    closes: pl.DataFrame,
     scores: pl.DataFrame,
     commit_index: int | None = None,
     captured: str | None = None,
@@ -86,20 +85,21 @@ def seal(
     check_started(started)
     evidence, marks = Sealer(), Sealer()
     evidence.add(event_line(Kind.RUN_STARTED, started, 0))
-    for lines in ahead(decision_lines, decisions):
+    for lines in decision_lines(events):
         evidence.add(lines)
     for payload in errors:
         evidence.add(event_line(Kind.AGENT_ERROR, payload, evidence.count))
-    if closes.height:
-        evidence.add(close_lines(closes))
-    sealed: dict[str, int | str] = {"agent_errors": len(errors), "decisions": decisions.height, "market_closes": closes.height}
+    for lines in close_lines(events):
+        evidence.add(lines)
+    counts = (len(errors), len(events.decisions), len(events.closes))
+    sealed: dict[str, int | str] = dict(zip(("agent_errors", "decisions", "market_closes"), counts, strict=True))
     if captured is not None:
         sealed |= {"content_hash": captured}
     evidence.add(event_line(Kind.RUN_SEALED, sealed, evidence.count))
     for lines in ahead(score_lines, scores):
         marks.add(lines)
-    events, rows = evidence.bytes(), marks.bytes()
-    check_lines(events, "events.jsonl", MAX_STARTED_BYTES)
+    text, rows = evidence.bytes(), marks.bytes()
+    check_lines(text, "events.jsonl", MAX_STARTED_BYTES)
     check_lines(rows, "scores.jsonl")
     bound = manifest(
         started,
@@ -109,7 +109,7 @@ def seal(
         score_root=marks.root(),
         commit_index=commit_index,
     )
-    return SealedRun(started["run_id"], events, rows, canonical(bound))
+    return SealedRun(started["run_id"], text, rows, canonical(bound))
 
 
 def ahead(write: Callable[[pl.DataFrame], bytes], frame: pl.DataFrame) -> Iterator[bytes]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import orjson
 import polars as pl
 
 from clvlab.engine.lookahead import LookaheadReport
+from clvlab.engine.replay import of_rows
 from clvlab.engine.run import RunResult
 from clvlab.errors import EvidenceError, PackTamperedError, UnknownPackError
 from clvlab.law.closing import Window
@@ -22,7 +24,7 @@ from clvlab.law.schema import Causality, Reason, SourceMode
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.proof.events import read_receipts, receipt_lines
-from clvlab.proof.evidence import Evidence, MadeEvents, read_evidence
+from clvlab.proof.evidence import Evidence, read_evidence
 from clvlab.proof.manifest import RunStarted, SealedAgent
 from clvlab.proof.seal import SealedRun
 from clvlab.runs.shards import sharded
@@ -231,9 +233,10 @@ class Run:
     def part(self, agent_id: str) -> Run:
         """Return the run reduced to one of its agents. Its bytes still cover all agents."""
         own, read = pl.col("agent_id") == agent_id, self.evidence
+        decided = np.flatnonzero(read.events.decisions.agent_id.equals(agent_id))
         agents = [agent for agent in read.started["agents"] if agent["agent_id"] == agent_id]
-        events = MadeEvents((read.decisions.filter(own), read.closes))
-        evidence = replace(read, started=RunStarted({**read.started, "agents": agents}), events=events)
+        started = RunStarted({**read.started, "agents": agents})
+        evidence = replace(read, started=started, events=of_rows(read.events, decided))
         known = {name: vars(self)[name] for name in ("pack", "markets_matched", "verification") if name in vars(self)}
         return replace(self).knowing(
             **known, evidence=evidence, scores=self.scores.filter(own), outcomes=self.outcomes.filter(own)

@@ -119,14 +119,9 @@ def thresholds(tape: Tape, counts: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def keep_run(folder: Path, tape: Tape, count: int) -> int:
-    """Seal a run of about so many decisions, and keep the frames it was sealed from; give their number."""
+    """Seal and keep a run of about so many decisions; give their number."""
     result = run(tape, [Every(count)], Window())
     write_run(result.sealed, folder / "runs")
-    result.evidence.decisions.write_ipc(folder / "decisions.arrow")
-    result.evidence.closes.write_ipc(folder / "closes.arrow")
-    result.scores.write_ipc(folder / "scores.arrow")
-    started = json.loads(result.sealed.events.partition(b"\n")[0])["payload"]
-    (folder / "started.json").write_text(json.dumps(started))
     return result.scores.height
 
 

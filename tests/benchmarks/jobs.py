@@ -5,7 +5,6 @@ What stands before the inner function is preparation and is not timed. A job run
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,16 +20,17 @@ from clvlab.agents.registry import template
 from clvlab.arena.packs import bundled_catalog
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
+from clvlab.law.clv import scores
 from clvlab.law.gate import verdicts
-from clvlab.law.lines import lines_of
 from clvlab.law.policy import PolicyEnvelope
-from clvlab.law.positions import market_rows, placed, proposals
+from clvlab.law.positions import placed, proposals
 from clvlab.law.schema import Reason
 from clvlab.law.tape import Tape
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.files import fixture_digests
 from clvlab.packs.verification import verify_pack
 from clvlab.proof.bundle import bundle, read_bundle
+from clvlab.proof.evidence import read_evidence
 from clvlab.proof.seal import seal
 from clvlab.proof.verify import verify
 from clvlab.report.tearsheet import TearSheet
@@ -127,12 +127,12 @@ def verified_pack(folder: Path) -> Job:
 
 
 def seal_run(folder: Path) -> Job:
-    """Seal the frames of a stored run anew."""
-    decisions, closes, scored = (pl.read_ipc(folder / f"{name}.arrow") for name in ("decisions", "closes", "scores"))
-    started = json.loads((folder / "started.json").read_bytes())
+    """Seal the events of a stored run again."""
+    evidence = read_evidence(read_run(_stored(folder)).events)
+    scored = scores(placed(*evidence.events.lines, evidence.market), evidence.window, evidence.max_close_age_s)
 
     def job() -> Facts:
-        run = seal(started, decisions, [], closes, scored)
+        run = seal(evidence.started, evidence.events, [], scored)
         return {"evidence_hash": run.evidence_hash, "decisions": scored.height}
 
     return job
@@ -189,10 +189,10 @@ def unbundled(folder: Path) -> Job:
 
 def gate(folder: Path) -> Job:
     """Judge the proposals of a stored run under a policy whose every limit is on."""
-    decisions, closes = (pl.read_ipc(folder / f"{name}.arrow") for name in ("decisions", "closes"))
-    made, closed = lines_of(decisions, closes)
-    proposed = proposals(made, placed(made, closed, market_rows(made, closed)))
-    caps = {"max_orders": decisions.height // 2, "max_exposure_per_market": 10**6, "max_exposure_per_fixture": 10**7}
+    evidence = read_evidence(read_run(_stored(folder)).events)
+    made, closes = evidence.events.lines
+    proposed = proposals(made, placed(made, closes, evidence.market))
+    caps = {"max_orders": len(made) // 2, "max_exposure_per_market": 10**6, "max_exposure_per_fixture": 10**7}
     envelope = PolicyEnvelope(cooldown_s=60, warmup_ticks=5, min_edge_bps=-600, **caps)
 
     def job() -> Facts:

@@ -110,7 +110,7 @@ def test_both_verifiers_pass_a_stored_run_and_read_back_what_was_sealed(setting,
     assert states["checks"] == {"states_from_ticks": None}
     assert alone["manifest_hash"] == verification.manifest_hash == result.sealed.manifest_hash
     evidence = read_evidence(result.sealed.events)
-    placed = positions(evidence.decisions, evidence.closes)
+    placed = positions(*evidence.events.lines)
     assert scores(placed, evidence.window, evidence.max_close_age_s).equals(result.scores)
     assert evidence.decisions.equals(result.evidence.decisions)
 

@@ -29,8 +29,8 @@ TICKS = [message(0, 0, {"part1": 5000, "part2": 5000}), message(1, 60, {"part1":
 
 def by_replay(tape, window, agent):
     found = replay(tape, locate(tape, decisions_of(agent, tape)), window)
-    rows = scores(positions(found.decisions, found.closes), window, tape.max_close_age_s)
-    return rows.with_columns(at_close(found.decisions, found.closes))
+    rows = scores(positions(*found.lines), window, tape.max_close_age_s)
+    return rows.with_columns(at_close(*found.frames))
 
 
 @pytest.mark.long

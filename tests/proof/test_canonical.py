@@ -99,7 +99,7 @@ def test_columns_are_written_as_the_values_would_be(names):
 
     result = make_run(tape, *rows)
 
-    lines = decision_lines(result.evidence.decisions).splitlines(keepends=True)
+    lines = b"".join(decision_lines(result.evidence.events)).splitlines(keepends=True)
     assert all(canonical(json.loads(line)) + b"\n" == line for line in lines)
     assert [json.loads(line)["payload"]["untrusted"]["reason"] for line in lines] == [row["reason"] for row in rows]
     assert clv_verify.read_evidence(result.sealed.events)

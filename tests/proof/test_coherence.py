@@ -324,7 +324,7 @@ def test_prices_that_no_market_has_are_never_scored(side, message):
     assert clv_verify.fault(clv_verify.read_evidence, text)
     evidence = read_evidence(text)
     with pytest.raises(EvidenceError, match=message):
-        positions(evidence.decisions, evidence.closes)
+        positions(*evidence.events.lines)
 
 
 SUSPENDED = [*TAPE[:4], message(4, 240, {"over": 5100, "under": 4900}, market_key=OTHER), TAPE[5]]

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import polars as pl
 import pytest
 
 from clvlab.base.files import MAX_BYTES
@@ -274,10 +273,11 @@ def test_run_that_nobody_could_verify_is_not_sealed():
     tape = make_tape([message(0, 0, {"a": 5000, "b": 5000}, market_key="M")], {1: 600})
     result = make_run(tape, {"market_key": "M", "side": "a"})
     started = json.loads(result.sealed.events.splitlines()[0])["payload"]
-    said = result.evidence.decisions.with_columns(reason=pl.lit("x" * MAX_LINE_BYTES))
+    events = result.evidence.events
+    said = replace(events, claims=replace(events.claims, reason=["x" * MAX_LINE_BYTES]))
 
     with pytest.raises(EvidenceError, match=r"line 2 of events\.jsonl has more than 4,194,304 bytes"):
-        seal(started, said, [], result.evidence.closes, result.scores)
+        seal(started, said, [], result.scores)
 
 
 def test_run_of_too_much_configuration_is_refused_before_it_is_committed_to():

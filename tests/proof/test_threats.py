@@ -37,7 +37,7 @@ REQUIRED = ("anchor", "log")
 def resealed(run, events):
     """What an operator can make of altered events: scores, roots and manifest that follow from them."""
     evidence = read_evidence(events)
-    rows = score_lines(scores(positions(evidence.decisions, evidence.closes), evidence.window, evidence.max_close_age_s))
+    rows = score_lines(scores(positions(*evidence.events.lines), evidence.window, evidence.max_close_age_s))
     bound = manifest(
         evidence.started,
         evidence_hash=sha256(events),

@@ -115,8 +115,8 @@ def scored_by_the_law(run, scored):
     for source in (None, *run.pack.books):
         window = replace(run.window, close_source=source)
         again = with_seq([with_states(tape, locate(tape, named), window)])
-        rows = scores(positions(again.decisions, again.closes), window, run.pack.manifest.max_close_age_s)
-        counts = (pl.col("reason") == "scored") & ~at_close(again.decisions, again.closes)
+        rows = scores(positions(*again.lines), window, run.pack.manifest.max_close_age_s)
+        counts = (pl.col("reason") == "scored") & ~at_close(*again.frames)
         found.append(
             rows.with_columns(pl.when(counts).then(pl.col("clv_bps", "close_prob_bps"))).select(
                 "fixture_id", "clv_bps", "close_prob_bps", "odds_milli", source=pl.lit(source or "consensus")

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -118,6 +119,8 @@ def test_walk_to_the_whole_tape_finds_no_later_tick(season, search):
 
 
 PATCHES = """
+from dataclasses import replace
+
 import polars as pl
 import clvlab
 from clvlab.engine import agent, decisions, lookahead, replay, run as shards
@@ -126,8 +129,8 @@ from clvlab.law import positions
 
 def better(*arguments, **options):
     made = original(*arguments, **options)
-    rise = pl.col("sides").list.eval(pl.element().struct.with_fields(prob_bps=pl.element().struct.field("prob_bps") + 300))
-    return type(made)(made.decisions, made.closes.with_columns(sides=rise))
+    states = replace(made.closes.states, prob_bps=made.closes.states.prob_bps + 300)
+    return replace(made, closes=replace(made.closes, states=states))
 
 original = replay.with_states
 shards.with_states = replay.with_states = better
@@ -174,10 +177,8 @@ def test_closes_made_up_by_a_patched_engine_do_not_survive_the_ticks(patching, m
 
     def better(*arguments, **options):
         made = original(*arguments, **options)
-        price = pl.element().struct.field("prob_bps") + 300
-        return type(made)(
-            made.decisions, made.closes.with_columns(pl.col("sides").list.eval(pl.element().struct.with_fields(price)))
-        )
+        states = replace(made.closes.states, prob_bps=made.closes.states.prob_bps + 300)
+        return replace(made, closes=replace(made.closes, states=states))
 
     with monkeypatch.context() as patched:
         patched.setattr(shards, "with_states", better)
