@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
@@ -100,7 +100,7 @@ class CompetitionStories:
         """
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
-            started = rows.newest(connection, competition_id, EventKind.COMPETITION_STARTED, limit=1)
+            started = _start(connection, row)
             shown = _happenings(connection, competition_id, before, happenings + 1)
             stopped = runs.agent_errors_of(connection, row["run_id"]) if row["run_id"] else []
             unsealed = None if row["run_id"] else _unsealed(connection, row, wanted, cursor, limit)
@@ -112,6 +112,12 @@ class CompetitionStories:
             shown[:happenings],
             shown[happenings - 1]["seq"] if len(shown) > happenings else None,
         )
+
+    def fixtures(self, competition_ids: Iterable[str]) -> dict[str, Fixture | None]:
+        """Return the fixture of each competition; ``None`` if it is not known or its pack is gone."""
+        with self.database.read() as connection:
+            found = [(row, _start(connection, row)) for one in competition_ids if (row := rows.row(connection, one)) is not None]
+        return {row["competition_id"]: self._fixture(row, started) for row, started in found}
 
     def _fixture(self, row: CompetitionRow, started: Sequence[CompetitionEvent]) -> Fixture | None:
         if row["pack_id"] is None:
@@ -131,6 +137,12 @@ class CompetitionStories:
             return None
         listed = [pick(StoryDecision, one) for one in found["decisions"]]
         return DecisionPage(listed, markets, found["next_cursor"], sealed=True, total=found["total"])
+
+
+def _start(connection: Connection, row: CompetitionRow) -> list[CompetitionEvent]:
+    """Return the newest start of a competition that follows a feed, as a list that is empty without one."""
+    replays = row["pack_id"] is not None
+    return [] if replays else rows.newest(connection, row["competition_id"], EventKind.COMPETITION_STARTED, limit=1)
 
 
 def _happenings(connection: Connection, competition_id: str, before: int | None, limit: int) -> list[CompetitionEvent]:
