@@ -145,7 +145,7 @@ def test_a_broken_connection_leaves_no_gap_and_shows_nothing_twice(browser, orig
     assert page.evaluate("competition.entries") == len(log)
     seqs = [int(one.get_attribute("data-seq")) for one in page.locator("#decisions tr").all()]
     assert seqs == [one["seq"] for one in reversed(reported)]
-    shown = [text for text in page.locator("#decisions tr td:last-child").all_inner_texts() if text.endswith(" bps")]
+    shown = [text for text in page.locator("#decisions tr td:nth-child(3)").all_inner_texts() if text.endswith(" bps")]
     said = [int(text.replace(",", "").removesuffix(" bps")) for text in shown]
     assert sorted(said) == sorted(one["clv_bps"] for one in scores if one["clv_bps"] is not None)
     assert page.locator("#decisions td", has_text="pending").count() == 0

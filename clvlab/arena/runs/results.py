@@ -112,7 +112,7 @@ def _by_date(scored: pl.DataFrame) -> Html:
     found = cumulative(scored["clv_bps"], *each)
     times_ms, totals, *bounds = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
     lows, highs = bounds if several else ([None] * len(totals),) * 2
-    title = "Cumulative CLV by date, 95 % band" if several else "Cumulative CLV by decision"
+    title = "Cumulative CLV by date, 95 % band" if several else "Cumulative CLV"
     return cumulative_line(times_ms, totals, lows, highs, title=title)
 
 
