@@ -255,7 +255,7 @@ def day_marks(first_ms: float, last_ms: float, most: int = 5) -> list[tuple[floa
     >>> [label for _, label in day_marks(1_754_000_000_000, 1_778_000_000_000)]
     ['Sep 2025', 'Nov', 'Jan 2026', 'Mar', 'May']
     >>> [label for _, label in day_marks(1_778_000_000_000, 1_778_009_000_000)]
-    ['5 May 17:00', '17:30', '18:00', '18:30', '19:00']
+    ['5 May 2026 17:00', '17:30', '18:00', '18:30', '19:00']
     """
     if last_ms - first_ms < DAY_MS and (marks := _hours(first_ms, last_ms, most)):
         return marks
@@ -272,7 +272,7 @@ def _hours(first_ms: float, last_ms: float, most: int) -> list[tuple[float, str]
         if 0 < len(marks) <= most:
             times = [datetime.fromtimestamp(mark / 1000, UTC) for mark in marks]
             return [
-                (mark, f"{time:%H:%M}" if k else f"{day(time, year=False)} {time:%H:%M}")
+                (mark, f"{time:%H:%M}" if k else f"{day(time)} {time:%H:%M}")
                 for k, (mark, time) in enumerate(zip(marks, times, strict=True))
             ]
     return []

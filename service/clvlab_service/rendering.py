@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 from fastapi.requests import HTTPConnection
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from clvlab import words
 from clvlab.report.html import environment
@@ -73,7 +73,7 @@ def exact(value: object) -> Markup:
     >>> print(exact('a"‮b'))
     a&#34;&#8238;b
     """
-    return Markup("".join(c if c.isprintable() else f"&#{ord(c)};" for c in escape(value)))
+    return Markup().join(c if c.isprintable() else Markup("&#{};").format(ord(c)) for c in str(value))
 
 
 FILTERS = {

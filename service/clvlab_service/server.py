@@ -158,7 +158,15 @@ _KEPT_S = 15
 _UNREAD_MS = 30_000
 
 
-def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], None], *, devfeed: bool = False, speed: float | None = None) -> None:
+def serve(
+    host: str,
+    port: int,
+    dev_folder: Path | None,
+    say: Callable[[str], None],
+    *,
+    devfeed: bool = False,
+    speed: float | None = None,
+) -> None:
     """Serve until interrupted.
 
     Parameters
@@ -197,7 +205,8 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         say(_about_tokens(settings, dev_folder))
         live = app.state.application.live.settings
         if live and live.speed:
-            say(f"Live runs follow a synthetic feed: each sees a match from its first message, at {live.speed:,.10g} times its pace.")
+            pace = f"{live.speed:,.10g} times its pace"
+            say(f"Live runs follow a synthetic feed: each sees a match from its first message, at {pace}.")
 
     _run(app, settings, [sock], ready)
 

@@ -116,8 +116,9 @@ class CompetitionStories:
     def fixtures(self, competition_ids: Iterable[str]) -> dict[str, Fixture | None]:
         """Return the fixture of each competition; ``None`` if it is not known or its pack is gone."""
         with self.database.read() as connection:
-            found = [(row, _start(connection, row)) for one in competition_ids if (row := rows.row(connection, one)) is not None]
-        return {row["competition_id"]: self._fixture(row, started) for row, started in found}
+            listed = [row for one in competition_ids if (row := rows.row(connection, one)) is not None]
+            starts = [_start(connection, row) for row in listed]
+        return {row["competition_id"]: self._fixture(row, start) for row, start in zip(listed, starts, strict=True)}
 
     def _fixture(self, row: CompetitionRow, started: Sequence[CompetitionEvent]) -> Fixture | None:
         if row["pack_id"] is None:
