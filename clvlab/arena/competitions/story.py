@@ -101,7 +101,7 @@ class CompetitionStories:
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
             started = _start(connection, row)
-            shown = _happenings(connection, competition_id, before, happenings + 1)
+            newest = _happenings(connection, competition_id, before, happenings + 1)
             stopped = runs.agent_errors_of(connection, row["run_id"]) if row["run_id"] else []
             unsealed = None if row["run_id"] else _unsealed(connection, row, wanted, cursor, limit)
         return Story(
@@ -109,8 +109,8 @@ class CompetitionStories:
             self._fixture(row, started),
             unsealed or self._sealed(str(row["run_id"]), wanted, cursor, limit),
             {one["agent_id"]: one["error"] for one in stopped},
-            shown[:happenings],
-            shown[happenings - 1]["seq"] if len(shown) > happenings else None,
+            newest[:happenings],
+            newest[happenings - 1]["seq"] if len(newest) > happenings else None,
         )
 
     def fixtures(self, competition_ids: Iterable[str]) -> dict[str, Fixture | None]:
@@ -176,8 +176,8 @@ def _place(cursor: str | None) -> int | None:
 
 
 def _passes(payload: JsonObject, wanted: DecisionFilter) -> bool:
-    asked = {"agent_id": wanted.agent_id, "market_key": wanted.market_key, "action": wanted.action}
-    return all(value is None or payload[name] == value for name, value in asked.items())
+    values = {"agent_id": wanted.agent_id, "market_key": wanted.market_key, "action": wanted.action}
+    return all(value is None or payload[name] == value for name, value in values.items())
 
 
 def _decision(event: CompetitionEvent) -> StoryDecision:

@@ -121,15 +121,15 @@ def _competition(
     root = str(request.scope.get("root_path", "")).rstrip("/")
     stream = f"{root}/competitions/{quote(competition_id, safe='')}/arena?since_seq={state['latest_seq']}"
     entrants = _entrants(state, story.stopped)
-    shown = entrants[entrant : entrant + _ENTRANTS]
+    listed = entrants[entrant : entrant + _ENTRANTS]
     results = result_of(application, state["run_id"]) if state["run_id"] else None
-    names = [one["agent_id"] for one in shown]
+    names = [one["agent_id"] for one in listed]
     markets = sorted({*(story.decisions.markets if story.decisions else ()), *filter(None, [wanted.market_key])})
     place = {"agent_id": wanted.agent_id, "market": wanted.market_key, "action": wanted.action}
     context = {
         "state": state,
         "story": story,
-        "entrants": shown,
+        "entrants": listed,
         "next_entrant": entrant + _ENTRANTS if len(entrants) > entrant + _ENTRANTS else None,
         "agents": [(name, name) for name in dict.fromkeys([*names, *filter(None, [wanted.agent_id])])],
         "curves": [] if results is None else [own for own in results.agents if own.by_date and own.agent_id in names],
