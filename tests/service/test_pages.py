@@ -11,7 +11,8 @@ import pytest
 from clvlab_service.negotiation import prefers_page
 from sqlalchemy import update
 
-from clvlab.store import runs
+from clvlab.arena.events import EventKind, event
+from clvlab.store import competitions, runs
 from clvlab.store.tables import runs as run_table
 from clvlab.words import CAUSALITY
 from tests.service import serving
@@ -464,6 +465,41 @@ def test_the_filter_of_a_hostile_name_finds_its_own_decisions(served):
     assert gains(chosen) == ["not scored: the agent waited"]
     (selected,) = [given["value"] for given in Elements(chosen).all("option") if "selected" in given]
     assert selected == HOSTILE
+
+
+def test_names_of_a_feed_or_an_upload_are_text_wherever_they_are_shown(keys):
+    with serving.api(keys) as found:
+        created = found.competition(serving.CONFIG | {"source_mode": "live", "market_scope": HOSTILE}, ())
+        followed = {"fixture_id": 7, "names": [HOSTILE, "<b>"], "league": HOSTILE, "season": "<i>", "kickoff_ts_ms": 10**15}
+        said = {"fixture_id": 7, "tick_seq": 1, "ts_ms": 10**15, "stake": 1, "limit_odds_milli": None, "reason": HOSTILE,
+                "confidence": None, "claimed_edge_bps": None}  # fmt: skip
+        bet = said | {"agent_id": HOSTILE, "action": "BACK", "market_key": HOSTILE, "side": HOSTILE}
+        home = said | {"agent_id": "<u>", "action": "BACK", "market_key": "1X2_PARTICIPANT_RESULT||", "side": "part1"}
+        failed = {"agent_id": "<u>", "error": HOSTILE, "fixture_id": 7, "tick_seq": 1, "ts_ms": 1}
+        gap = {"from_ts_ms": 1, "to_ts_ms": 5, "cause": HOSTILE, "markets": None, "replayed": None}
+        told = [
+            ("COMPETITION_STARTED", {"agents": [], "fixture": followed}), ("AGENT_ACTION", bet), ("AGENT_ACTION", home),
+            ("AGENT_ERROR", failed), ("FEED_GAP", gap), ("FEED_HEALTH", {"connected": False, "error": HOSTILE}),
+            ("STATUS_CHANGED", {"status": HOSTILE, "pack_id": HOSTILE}), ("COMPETITION_FAILED", {"cause": HOSTILE}),
+        ]  # fmt: skip
+        with found.app.state.application.competitions.database.write() as connection:
+            events = [event(EventKind(kind), "run_1", payload) for kind, payload in told]
+            competitions.append(connection, created, 1, events)
+            competitions.change(connection, created, status="running", started_seq=0)
+        texts = [story(found, created), story(found, created, market=HOSTILE), page(found, "/competitions").text]
+
+    for text in texts:
+        elements = Elements(text)
+        assert not {"\u202e", "\u200b"} & set(text)
+        assert not elements.all("b", "i", "u")
+        assert [given for given in elements.all("script") if not given["src"].startswith("/assets/")] == []
+        assert not [tag for tag, given in elements.found if any(name.startswith("on") for name in given)]
+        assert "[U+202E]" in text
+    plain = Elements(texts[0]).text
+    assert "does not count: the entrant stopped" in plain
+    assert "pending until the seal" in plain
+    assert "the feed had a gap of 0 s" in plain
+    assert HOSTILE in [given["value"] for given in Elements(texts[1]).all("option")]
 
 
 def test_a_story_is_bounded_and_links_to_the_rest(keys):

@@ -71,7 +71,7 @@ class Story:
     """A competition for people.
 
     ``fixture`` is ``None`` if it is not known or its pack is gone. ``decisions`` is ``None`` if the sealed bytes can't be read.
-    ``stopped`` has the class of the error of each agent that failed in the sealed run. ``happenings`` are the newest first, and
+    ``stopped`` has the class of the error of each agent that failed in its run. ``happenings`` are the newest first, and
     ``earlier`` is the number before which they continue.
     """
 
@@ -102,13 +102,13 @@ class CompetitionStories:
             row = require(rows.row(connection, competition_id), competition_id)
             started = _start(connection, row)
             newest = _happenings(connection, competition_id, before, happenings + 1)
-            stopped = runs.agent_errors_of(connection, row["run_id"]) if row["run_id"] else []
+            stopped = _stopped(connection, row)
             unsealed = None if row["run_id"] else _unsealed(connection, row, wanted, cursor, limit)
         return Story(
             row["owner"],
             self._fixture(row, started),
             unsealed or self._sealed(str(row["run_id"]), wanted, cursor, limit),
-            {one["agent_id"]: one["error"] for one in stopped},
+            stopped,
             newest[:happenings],
             newest[happenings - 1]["seq"] if len(newest) > happenings else None,
         )
@@ -150,6 +150,15 @@ def _happenings(connection: Connection, competition_id: str, before: int | None,
     """Return the newest events other than decisions and scores, before a number of the log."""
     by_kind = [rows.newest(connection, competition_id, kind, before_seq=before, limit=limit) for kind in _HAPPENINGS]
     return list(islice(merge(*by_kind, key=lambda one: one["seq"], reverse=True), limit))
+
+
+def _stopped(connection: Connection, row: CompetitionRow) -> dict[str, str]:
+    if row["run_id"] is not None:
+        return {one["agent_id"]: one["error"] for one in runs.agent_errors_of(connection, row["run_id"])}
+    if row["status"] != CompetitionStatus.RUNNING:
+        return {}
+    reported = rows.newest(connection, row["competition_id"], EventKind.AGENT_ERROR, row["started_seq"])
+    return {one["payload"]["agent_id"]: one["payload"]["error"] for one in reported}
 
 
 def _unsealed(
