@@ -200,7 +200,7 @@ def interval_cell(mean: float | None, low: float | None, high: float | None, wit
 def scale_axis(within: tuple[float, float]) -> Html:
     """Draw the numbers of a scale above its rows; see ``scale``."""
     least, most = within
-    places = [(mark, _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 4)]
+    places = [(mark, _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 3)]
     labels = [text(at, 11, f"{mark:+,g}" if mark else "0", anchor=_inward(at, 0.1)) for mark, at in places]
     return picture(f"scale from {plus(least)} to {plus(most)}", 15, *labels)
 

@@ -169,6 +169,21 @@ def test_the_list_leads_to_a_sealed_competition_without_its_whole_log(browser, o
     page.close()
 
 
+def test_a_long_list_is_read_page_by_page(browser, origin, served):
+    for _ in range(60):
+        served.post("/competitions", serving.CONFIG)
+    page = opened(browser, origin, served.url)
+
+    page.get_by_role("button", name="More").click()
+    page.locator("#list li").nth(50).wait_for()
+
+    ids = page.locator("#list a").all_inner_texts()
+    assert ids == [one["competition_id"] for one in served.get("/competitions")[: len(ids)]]
+    assert len(ids) > 60
+    assert page.get_by_role("button", name="More").count() == 0
+    page.close()
+
+
 def test_hostile_names_are_text(browser, origin, served):
     created = served.competition(agents=())
     served.post(f"/competitions/{created}/agents", serving.make_entry(agent_id=HOSTILE))

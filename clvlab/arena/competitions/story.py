@@ -53,7 +53,7 @@ class StoryDecision(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DecisionPage:
-    """A page of decisions: in order of the seal, or unsealed, the newest first.
+    """A page of decisions: those of the sealed run ``run_id`` in order of the seal, or unsealed, the newest first.
 
     ``markets`` has the keys to choose from. ``total`` is ``None`` for unsealed decisions, which are not counted. ``following``
     is the cursor of the next page, which may have no decision of those that are wanted.
@@ -62,7 +62,7 @@ class DecisionPage:
     decisions: Sequence[StoryDecision]
     markets: Sequence[str]
     following: str | None
-    sealed: bool = False
+    run_id: str | None = None
     total: int | None = None
 
 
@@ -137,7 +137,7 @@ class CompetitionStories:
         except (RunRemovedError, UnknownRunError):
             return None
         listed = [pick(StoryDecision, one) for one in found["decisions"]]
-        return DecisionPage(listed, markets, found["next_cursor"], sealed=True, total=found["total"])
+        return DecisionPage(listed, markets, found["next_cursor"], run_id, found["total"])
 
 
 def _start(connection: Connection, row: CompetitionRow) -> list[CompetitionEvent]:
