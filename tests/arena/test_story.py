@@ -110,19 +110,19 @@ def test_a_live_match_has_the_names_that_its_start_knew(service, long_log):
     assert service.stories.fixtures([long_log])[long_log] == found.fixture
 
 
-def test_an_agent_that_fails_before_the_seal_is_named(service):
+def test_an_agent_that_fails_before_the_seal_is_named(application):
     failed = event(EventKind.AGENT_ERROR, "run_1", {"agent_id": "a", "error": "ValueError", "tick_seq": 1})
 
-    assert story(service, live(service, [acted(1), failed])).stopped == {"a": "ValueError"}
+    assert story(application, live(application, [acted(1), failed])).stopped == {"a": "ValueError"}
 
 
-def test_happenings_are_paged_and_hold_no_decision(service):
+def test_happenings_are_paged_and_hold_no_decision(application):
     gaps = [event(EventKind.FEED_GAP, "run_1", {"from_ts_ms": n, "to_ts_ms": n + 1}) for n in range(40)]
-    made = live(service, [one for n in range(40) for one in (acted(n), gaps[n])])
+    made = live(application, [one for n in range(40) for one in (acted(n), gaps[n])])
 
     seen, before = [], None
     while True:
-        found = story(service, made, before=before)
+        found = story(application, made, before=before)
         assert len(found.happenings) <= 15
         seen += found.happenings
         if (before := found.earlier) is None:
