@@ -6,7 +6,7 @@ A missing figure (``None``) stays ``None`` if it may be missing, because each ca
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from math import log10
 from typing import TYPE_CHECKING, Any, Protocol
@@ -385,6 +385,26 @@ def market_name(market_key: str) -> str:
 
     read = _read(market_key)
     return market_key if read is None else named_market(read)
+
+
+def side_name(market_key: str, side: str, names: Sequence[str] = ()) -> str:
+    """Return the common name of a side: the team of a fixture with two names, or its role; others stay as they are.
+
+    Examples
+    --------
+    >>> side_name("1X2_PARTICIPANT_RESULT||", "part1", ("Ash", "Birch")), side_name("h2h||", "away"), side_name("h2h||", "Ash")
+    ('Ash', 'away', 'Ash')
+    >>> side_name("totals||point=2.5", "Over"), side_name("cards", "part1")
+    ('over', 'part1')
+    """
+    from clvlab.law.markets import Role, role_of
+
+    read = _read(market_key)
+    role = None if read is None else role_of(side, read)
+    if role is None:
+        return side
+    teams = {Role.HOME: 0, Role.AWAY: 1}
+    return names[teams[role]] if role in teams and len(names) == 2 else role.value
 
 
 def market_names(market_keys: Iterable[str]) -> dict[str, str]:

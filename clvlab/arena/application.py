@@ -20,6 +20,7 @@ from clvlab.arena.competitions.competitions import Competitions
 from clvlab.arena.competitions.demo import Demo
 from clvlab.arena.competitions.events import EventLog
 from clvlab.arena.competitions.job import CompetitionOrigin, CompetitionStarts, LiveCompetitionOrigin
+from clvlab.arena.competitions.story import CompetitionStories
 from clvlab.arena.deploys.deploys import Deploys
 from clvlab.arena.deploys.job import DeployOrigin, LiveDeployOrigin
 from clvlab.arena.events import Hub
@@ -253,6 +254,7 @@ class Application:
         self.results = RunResults(self.decisions)
         self.competitions = Competitions(database, packs, self.jobs, self.runs, starts, clock, new_id, caps)
         self.event_log = EventLog(database)
+        self.stories = CompetitionStories(database, packs, self.decisions)
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live)
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
         self.leaderboard = GlobalLeaderboard(database)

@@ -215,12 +215,12 @@ class Forest:
     decisions: RunDecisions
     _sums: BoundedCache[_Sums] = field(default_factory=_sums_cache)
 
-    def page(self, after_rank: int = 0, limit: int = 50) -> ForestPage:
+    def page(self, after_rank: int = 0, limit: int = 50, owner: str | None = None) -> ForestPage:
         """Rank agents by their means with interval and picture; agents that can't contain past prices come first. Blocks.
 
         The first of an owner's rows with the same decisions represents all of them.
         """
-        keyed = self.leaderboard.keyed_rows(after_rank, limit, RowQuery(grouped=True, apart=True))
+        keyed = self.leaderboard.keyed_rows(after_rank, limit, RowQuery(grouped=True, apart=True, owner=owner))
         with self.leaderboard.database.read() as connection:
             counted = [standings.counted_in(connection, key) for key, _ in keyed]
         allowance = [_RUNS_AT_ONCE]

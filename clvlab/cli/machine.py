@@ -140,6 +140,10 @@ def serve(
     dev: Annotated[bool, typer.Option("--dev", help="Accept the tokens of dev-token, on this machine only.")] = False,
     keys: Annotated[Path | None, typer.Option(help=f"With --dev, folder of the key pair; {_KEYS} by default.")] = None,
     devfeed: Annotated[bool, typer.Option("--devfeed", help="Play a synthetic match to live runs; with --dev.")] = False,
+    speed: Annotated[
+        float | None,
+        typer.Option(help="With --devfeed, its speed-up; the longest match lasts two minutes by default.", min=0.001),
+    ] = None,
 ) -> None:
     """Serve HTTP; settings are environment variables CLVLAB_*, and without any the store is in memory."""
     try:
@@ -147,8 +151,9 @@ def serve(
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     goes_with("--dev", dev, keys=keys)
+    goes_with("--devfeed", devfeed, speed=speed)
     with _own_exit_status():
-        run(host, port, (keys or _KEYS) if dev else None, _say, devfeed=devfeed)
+        run(host, port, (keys or _KEYS) if dev else None, _say, devfeed=devfeed, speed=speed)
 
 
 def worker(

@@ -200,7 +200,7 @@ def interval_cell(mean: float | None, low: float | None, high: float | None, wit
 def scale_axis(within: tuple[float, float]) -> Html:
     """Draw the numbers of a scale above its rows; see ``scale``."""
     least, most = within
-    places = [(mark, _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 4)]
+    places = [(mark, _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 3)]
     labels = [text(at, 11, f"{mark:+,g}" if mark else "0", anchor=_inward(at, 0.1)) for mark, at in places]
     return picture(f"scale from {plus(least)} to {plus(most)}", 15, *labels)
 
@@ -228,6 +228,7 @@ def sparkline(totals: Sequence[float]) -> Html:
 DAY_MS = 86_400_000
 _MONTHS = (1, 2, 3, 6, 12, 24, 60)
 _DAYS = (1, 2, 7, 14)
+_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720)
 
 
 def day_of(time_ms: float) -> date:
@@ -247,17 +248,34 @@ def spelt(time_ms: float) -> str:
 
 
 def day_marks(first_ms: float, last_ms: float, most: int = 5) -> list[tuple[float, str]]:
-    """Return at most ``most`` times, UTC milliseconds, with their dates, on round days or months.
+    """Return at most ``most`` times, UTC milliseconds, with their dates, on round times of a day, days or months.
 
     Examples
     --------
     >>> [label for _, label in day_marks(1_754_000_000_000, 1_778_000_000_000)]
     ['Sep 2025', 'Nov', 'Jan 2026', 'Mar', 'May']
+    >>> [label for _, label in day_marks(1_778_000_000_000, 1_778_009_000_000)]
+    ['5 May 2026 17:00', '17:30', '18:00', '18:30', '19:00']
     """
+    if last_ms - first_ms < DAY_MS and (marks := _hours(first_ms, last_ms, most)):
+        return marks
     if last_ms - first_ms < _DAYS[-1] * DAY_MS * most:
         return _days(first_ms, last_ms, most)
     found = next((marks for step in _MONTHS if len(marks := _months(first_ms, last_ms, step)) <= most), [])
     return found or _days(first_ms, last_ms, most)
+
+
+def _hours(first_ms: float, last_ms: float, most: int) -> list[tuple[float, str]]:
+    for minutes in _MINUTES:
+        step = 60_000 * minutes
+        marks = [step * number for number in range(int(-(-first_ms // step)), int(last_ms // step) + 1)]
+        if 0 < len(marks) <= most:
+            times = [datetime.fromtimestamp(mark / 1000, UTC) for mark in marks]
+            return [
+                (mark, f"{time:%H:%M}" if k else f"{day(time)} {time:%H:%M}")
+                for k, (mark, time) in enumerate(zip(marks, times, strict=True))
+            ]
+    return []
 
 
 def _days(first_ms: float, last_ms: float, most: int) -> list[tuple[float, str]]:

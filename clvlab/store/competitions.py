@@ -164,10 +164,22 @@ def events(connection: Connection, competition_id: str, since_seq: int, limit: i
     return found[:limit]
 
 
-def newest(connection: Connection, competition_id: str, kind: str, since_seq: int | None = None) -> list[CompetitionEvent]:
+def newest(
+    connection: Connection,
+    competition_id: str,
+    kind: str,
+    since_seq: int | None = None,
+    *,
+    before_seq: int | None = None,
+    limit: int | None = None,
+) -> list[CompetitionEvent]:
+    """Return the events of a kind after ``since_seq`` and before ``before_seq``, newest first; those in packs are not found."""
     log, after = competition_events.c, -1 if since_seq is None else since_seq
     query = select(competition_events).where(log.competition_id == competition_id, log.kind == kind, log.first_seq > after)
-    return [event for pack in connection.execute(query.order_by(log.first_seq.desc())) for event in _unpacked(pack)]
+    if before_seq is not None:
+        query = query.where(log.first_seq < before_seq)
+    query = query.order_by(log.first_seq.desc()).limit(limit)
+    return [event for pack in connection.execute(query) for event in _unpacked(pack)]
 
 
 def _unpacked(of: Row[Any]) -> Iterator[CompetitionEvent]:

@@ -234,12 +234,13 @@ class RowQuery:
     knowledge: str | None = None
     grouped: bool = False
     apart: bool = False
+    owner: str | None = None
 
 
 def ranked(connection: Connection, wanted: RowQuery, after: int, limit: int | None) -> list[StandingRow]:
     own = standings.c
     query = select(*columns(standings, StandingRow))
-    for name in ("causality", "knowledge"):
+    for name in ("causality", "knowledge", "owner"):
         value = getattr(wanted, name)
         if value is not None:
             query = query.where(own[name] == value)

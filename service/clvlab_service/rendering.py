@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
@@ -60,10 +60,28 @@ def market(key: str | None) -> str | None:
     return None if key is None else words.market_name(key)
 
 
+def side_of(side: str | None, market_key: str | None, names: Sequence[str] = ()) -> str | None:
+    """Return the readable name of a market's side, a team where the fixture's names are known."""
+    return side if side is None or market_key is None else words.side_name(market_key, side, names)
+
+
+def exact(value: object) -> Markup:
+    r"""Write a value that a form sends back; letters that would be made visible elsewhere are references here.
+
+    Examples
+    --------
+    >>> print(exact('a"‮b'))
+    a&#34;&#8238;b
+    """
+    return Markup().join(c if c.isprintable() else Markup("&#{};").format(ord(c)) for c in str(value))
+
+
 FILTERS = {
+    "exact": exact,
     "market": market,
     "moment": moment,
     "paired": paired,
+    "side_of": side_of,
     "signed": signed,
     "span": words.span_by_units,
     "json_text": json_text,

@@ -158,7 +158,15 @@ _KEPT_S = 15
 _UNREAD_MS = 30_000
 
 
-def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], None], *, devfeed: bool = False) -> None:
+def serve(
+    host: str,
+    port: int,
+    dev_folder: Path | None,
+    say: Callable[[str], None],
+    *,
+    devfeed: bool = False,
+    speed: float | None = None,
+) -> None:
     """Serve until interrupted.
 
     Parameters
@@ -171,6 +179,8 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         Function that receives each line for the terminal once requests are accepted.
     devfeed
         Whether live runs follow a synthetic pack, for a first look; requires ``dev_folder``.
+    speed
+        Speed-up of the synthetic pack; its longest match lasts two minutes by default.
 
     Raises
     ------
@@ -181,7 +191,7 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
     OSError
         The port is taken, or the host is not an address of this machine.
     """
-    settings = _settings(host, dev_folder, devfeed=devfeed)
+    settings = _settings(host, dev_folder, devfeed=devfeed, speed=speed)
     app = _create(create_app, settings)
     sock = _bound_socket(host, port)
     url = _url(host, sock)
@@ -193,8 +203,10 @@ def serve(host: str, port: int, dev_folder: Path | None, say: Callable[[str], No
         if not settings.job_workers:
             say(f"It performs no jobs. To perform them: {command('worker')}")
         say(_about_tokens(settings, dev_folder))
-        if settings.devfeed:
-            say("Live runs follow a synthetic feed: each sees a match from its first message, faster than it was.")
+        live = app.state.application.live.settings
+        if live and live.speed:
+            pace = f"{live.speed:,.10g} times its pace"
+            say(f"Live runs follow a synthetic feed: each sees a match from its first message, at {pace}.")
 
     _run(app, settings, [sock], ready)
 
@@ -332,7 +344,7 @@ def _url(host: str, sock: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
 
 
-def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
+def _settings(host: str, dev_folder: Path | None, *, devfeed: bool, speed: float | None) -> Settings:
     values: dict[str, object] = {}
     if devfeed and dev_folder is None:
         raise SettingsError("--devfeed plays a made-up match: it goes with --dev only")
@@ -342,6 +354,8 @@ def _settings(host: str, dev_folder: Path | None, *, devfeed: bool) -> Settings:
         values = {"jwt_public_key_file": public_key_file(dev_folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         if devfeed:
             values |= {"devfeed": True, "live_folder": dev_folder / "live"}
+        if speed is not None:
+            values["replay_speed"] = speed
     return _read(**values)
 
 

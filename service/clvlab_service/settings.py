@@ -54,6 +54,9 @@ class Settings(BaseSettings):
         description="seconds after the announced kickoff at which a live run is sealed, if no message says so earlier",
     )
     devfeed: bool = Field(default=False, description="play a synthetic pack to live runs, for a first look")
+    replay_speed: float | None = Field(
+        default=None, gt=0, description="speed-up of `devfeed`; its longest match lasts two minutes by default"
+    )
 
     log_key_file: Path | None = Field(
         default=None, description="key of the run log, made by `clvlab log keygen`; the log is unsigned without it"

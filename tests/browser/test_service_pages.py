@@ -2,29 +2,39 @@
 
 import json
 from importlib.util import find_spec
+from urllib.parse import quote
 
 import pytest
 
 from tests.browser.jupyter import WAIT_MS
 from tests.browser.pages import cut_off
 from tests.service import serving
+from tests.service.tokens import ALICE
 
 pytestmark = pytest.mark.browser
 
-WIDTHS, THEMES = (360, 800, 1280), ("light", "dark")
+WIDTHS, THEMES = (360, 800, 1440), ("light", "dark")
 _PACK = {"pack_id": "season", "fixture_ids": None, "strategy": "cumulative-drift"}
 _LONG = "<b>long</b> " + 150 * "x"
+_LIVE = serving.CONFIG | {"source_mode": "live", "fixture_id": serving.FIXTURE}
+_AGENTS = ("baseline", "cumulative-drift", "sharp-momentum-v2")
 _OUTLINE = "() => { const style = getComputedStyle(document.activeElement); return [style.outlineStyle, style.outlineWidth]; }"
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with serving.api(tmp_path_factory.mktemp("keys"), stream_poll_s=0.1) as found:
+    feed = {"devfeed": True, "live_folder": tmp_path_factory.mktemp("live"), "replay_speed": 40000}  # a match lasts 9 seconds
+    with serving.api(tmp_path_factory.mktemp("keys"), stream_poll_s=0.1, **feed) as found:
         found.run_id = found.post("/backtests", _PACK, by=found.nobody, headers={"Prefer": "wait=60"})["run_id"]
         found.competition_id, started = found.started()
         found.several_id = started["run_id"]
         found.draft_id = found.competition(agents=())
         found.post(f"/competitions/{found.draft_id}/agents", serving.make_entry(agent_id=_LONG))
+        waited = {"fixture_id": serving.FIXTURE, "tick_seq": 0, "action": "WAIT"}
+        hostile = serving.make_entry("llm", agent_id=_LONG, config={"transcript": [waited]}, proof_mode="verified")
+        found.hostile_id = found.competition(agents=("cumulative-drift",))
+        found.post(f"/competitions/{found.hostile_id}/agents", hostile)
+        found.post(f"/competitions/{found.hostile_id}/start")
         yield found
 
 
@@ -34,6 +44,8 @@ def addresses(served):
         "home": "/", "leaderboard": "/leaderboard", "runs": "/runs", "run": run, "run-of-two": f"/runs/{served.several_id}",
         "decisions": f"{run}/decisions?limit=20", "decision": f"{run}/actions/1", "competitions": "/competitions",
         "competition": f"/competitions/{served.competition_id}", "competition-draft": f"/competitions/{served.draft_id}",
+        "competition-hostile": f"/competitions/{served.hostile_id}?agent_id={quote(_LONG)}",
+        "competition-filtered": f"/competitions/{served.competition_id}?action=WAIT", "mine": f"/leaderboard?owner={ALICE}",
         "packs": "/replay-packs", "pack": "/replay-packs/starter", "fixtures": "/replay-packs/season/fixtures?limit=20",
         "problem": "/runs/unknown",
     }  # fmt: skip
@@ -55,7 +67,7 @@ def test_every_page_fits_asks_nobody_else_and_complains_of_nothing(browser, serv
         assert all(url.startswith(served.url) for url in asked), name
         assert [said for said in complaints if "404 (Not Found)" not in said or name != "problem"] == [], name
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
-        assert [found for found in cut_off(page, "main") if ".unseen" not in found] == [], name
+        assert [found for found in cut_off(page, "main") if ".unseen" not in found and "SELECT" not in found] == [], name
         page.close()
 
 
@@ -131,14 +143,78 @@ def test_a_competition_is_followed_as_it_goes(browser, served):
     page = browser.new_page()
     page.on("console", lambda message: complaints.append(message.text))
     page.goto(f"{served.url}/competitions/{created}")
-    assert "Nobody has a score yet." in page.inner_text("main")
+    assert "Scores appear at the seal." in page.inner_text("main")
 
     served.post(f"/competitions/{created}/start")
-    page.wait_for_selector("#standings + .scroll tbody tr", timeout=WAIT_MS)
-    page.wait_for_function("document.getElementById('news').textContent === 'This is how it ended.'", timeout=WAIT_MS)
+    page.wait_for_selector("#live-standings figure", timeout=WAIT_MS)
+    page.locator("#news", has_text="This is how it ended.").wait_for(timeout=WAIT_MS)
 
     state = served.get(f"/competitions/{created}")
-    assert page.locator("#standings + .scroll tbody th").all_inner_texts() == [row["agent_id"] for row in state["leaderboard"]]
+    assert page.locator("#live-standings tbody th").all_inner_texts() == [row["agent_id"] for row in state["leaderboard"]]
     assert complaints == []
     assert json.dumps(state["run_id"])[1:17] in page.inner_text("main")
+    page.close()
+
+
+def test_a_live_competition_shows_decisions_as_they_come_and_their_scores_after_the_seal(browser, served):
+    created = served.competition(_LIVE, _AGENTS)
+    page = browser.new_page(viewport={"width": 1440, "height": 800})
+    page.set_default_timeout(WAIT_MS)
+    page.goto(f"{served.url}/competitions/{created}?agent_id=sharp-momentum-v2")
+    assert "There are none before the start." in page.inner_text("#live-decisions")
+
+    assert served.alice.post(f"/competitions/{created}/start").status_code == 202
+    page.locator("#live-decisions .pending").first.wait_for()
+    assert "They are not sealed" in page.inner_text("#live-decisions")
+    assert page.inner_text("h1") == "Birch North – Glen North"
+    page.get_by_role("region", name="Table of decisions").focus()  # a reader who scrolls is still told what is new
+    before = page.locator("#live-decisions tbody tr").count()
+    page.locator("#live-decisions tbody tr").nth(before).wait_for()
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Table of decisions"
+
+    page.locator("#news", has_text="This is how it ended.").wait_for()
+    run_id = served.get(f"/competitions/{created}")["run_id"]
+    rows = served.get(f"/runs/{run_id}/decisions", agent_id="sharp-momentum-v2", limit=25)["decisions"]
+    said = page.locator("#live-decisions td.gain").all_inner_texts()
+    assert [int(text.replace(",", "").removesuffix(" bps")) for text in said if text.endswith(" bps")] == [
+        row["clv_bps"] for row in rows if row["clv_bps"] is not None
+    ]
+    assert len(said) == len(rows)
+    assert "pending until" not in page.inner_text("main")
+    page.close()
+
+
+def test_a_kickoff_is_also_shown_by_the_readers_clock_once_however_often_the_page_is_renewed(browser, served):
+    created = served.competition(agents=("baseline",))
+    page = browser.new_page(timezone_id="Asia/Tokyo", locale="en-US")
+    page.goto(f"{served.url}/competitions/{created}")
+    shown = page.locator("[data-reader-time]")
+    assert " ".join(shown.inner_text().split()) == "2026-01-02 12:00:00 UTC Jan 2, 2026, 9:00 PM for you"
+
+    served.post(f"/competitions/{created}/start")
+    page.locator("#news", has_text="This is how it ended.").wait_for(timeout=WAIT_MS)
+
+    assert shown.inner_text().count("for you") == 1
+    page.close()
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"{served.url}/competitions/{created}")
+    assert page.locator("[data-reader-time]").inner_text() == "2026-01-02 12:00:00 UTC"
+    page.close()
+
+
+def test_the_next_page_of_a_story_keeps_its_filters_and_needs_no_script(browser, served):
+    created = served.competition(serving.BOUND | {"roster_size": 8}, ())
+    for number in range(4):
+        served.post(f"/competitions/{created}/agents", serving.make_entry("cumulative-drift", agent_id=f"agent {number}"))
+    served.post(f"/competitions/{created}/start")
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"{served.url}/competitions/{created}")
+
+    page.get_by_label("Action").select_option("bet")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_role("link", name="Next page").click()
+
+    assert "action=BACK" in page.url
+    total = served.get(f"/runs/{served.get(f'/competitions/{created}')['run_id']}/decisions")["total"]
+    assert page.locator("#live-decisions tbody tr").count() == min(total - 25, 25)
     page.close()

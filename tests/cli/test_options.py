@@ -101,6 +101,7 @@ def test_defaults_and_names_that_commands_spell_are_those_of_the_library():
         ("bundle RUN --out new.clv --checkpoint note.txt", "--checkpoint goes with --log"),
         ("serve --keys mine", "--keys goes with --dev"),
         ("serve --devfeed", "--dev"),
+        ("serve --dev --speed 5", "--speed goes with --devfeed"),
     ],
 )
 def test_an_option_that_would_be_dropped_is_refused_by_name(folder, call, named):

@@ -11,7 +11,8 @@ import pytest
 from clvlab_service.negotiation import prefers_page
 from sqlalchemy import update
 
-from clvlab.store import runs
+from clvlab.arena.events import EventKind, event
+from clvlab.store import competitions, runs
 from clvlab.store.tables import runs as run_table
 from clvlab.words import CAUSALITY
 from tests.service import serving
@@ -392,6 +393,157 @@ def test_a_transcript_stands_apart_in_the_standings_of_a_competition(served):
 
     assert "The answers were public when this was run" in own
     assert "The answers were public when this was run" not in other
+
+
+def story(served, competition_id, **query):
+    response = served.nobody.get(f"/competitions/{competition_id}", params=query, headers=BROWSER)
+    assert response.status_code == 200, response.text[:500]
+    return response.text
+
+
+def gains(text):
+    return [unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r'class="gain">(.*?)</td>', text)]
+
+
+def test_a_competition_is_told_in_names_and_words_and_its_keys_stand_apart(served):
+    state = served.get(f"/competitions/{served.competition_id}")
+    shown = story(served, served.competition_id)
+    text = Elements(shown[: shown.index('<details class="keys">')]).text
+
+    assert "<title>Birch North – Glen North · clvlab</title>" in shown
+    assert "2026-01-02 12:00:00 UTC" in text
+    assert "bet on Birch North" in text
+    assert "Over/Under 2.5 goals" in text
+    assert not [key for key in ("part1", "part2", "OVERUNDER", "sha256:", str(FIXTURE), "closing_suspended") if key in text]
+    keys = Elements(shown[shown.index('<details class="keys">') :]).text
+    assert all(key in keys for key in (served.competition_id, str(FIXTURE), state["replay_binding"]["content_hash"]))
+
+
+def test_each_decision_says_what_it_gained_or_lost_with_its_unit_or_why_not(served):
+    run_id = served.get(f"/competitions/{served.competition_id}")["run_id"]
+    rows = served.get(f"/runs/{run_id}/decisions", limit=25)["decisions"]
+
+    told = gains(story(served, served.competition_id))
+
+    assert [text.endswith(" bps") for text in told] == [row["clv_bps"] is not None for row in rows]
+    assert [int(text.removesuffix(" bps").replace(",", "")) for text in told if text.endswith(" bps")] == [
+        row["clv_bps"] for row in rows if row["clv_bps"] is not None
+    ]
+    assert all(text.startswith("not scored: ") for text in told if not text.endswith(" bps"))
+
+
+def test_each_entrant_with_scores_at_two_times_has_one_curve(served):
+    shown = story(served, served.competition_id)
+
+    assert shown.count("Cumulative CLV by date:") == 1  # the baseline decides once
+
+
+def test_the_story_is_filtered_by_entrant_market_and_action(served):
+    competition_id = served.competition_id
+    run_id = served.get(f"/competitions/{competition_id}")["run_id"]
+    rows = served.get(f"/runs/{run_id}/decisions", limit=200)["decisions"]
+    market = rows[0]["market_key"]
+
+    by_agent = gains(story(served, competition_id, agent_id="baseline"))
+    by_market = gains(story(served, competition_id, market=market))
+    waited = story(served, competition_id, action="WAIT", agent_id="", market="")
+
+    assert len(by_agent) == sum(row["agent_id"] == "baseline" for row in rows)
+    assert len(by_market) == sum(row["market_key"] == market for row in rows)
+    assert gains(waited) == []
+    assert "No decision meets that." in waited
+    assert "SELL" in page(served, f"/competitions/{competition_id}?action=SELL", 422).text
+
+
+def test_the_filter_of_a_hostile_name_finds_its_own_decisions(served):
+    shown = story(served, served.hostile_id)
+    forms = Elements(shown).all("option")
+
+    assert HOSTILE in [given["value"] for given in forms]
+    assert not {"\u202e", "\u200b"} & set(shown)
+    chosen = story(served, served.hostile_id, agent_id=HOSTILE)
+    assert gains(chosen) == ["not scored: the agent waited"]
+    (selected,) = [given["value"] for given in Elements(chosen).all("option") if "selected" in given]
+    assert selected == HOSTILE
+
+
+def test_names_of_a_feed_or_an_upload_are_text_wherever_they_are_shown(keys):
+    with serving.api(keys) as found:
+        created = found.competition(serving.CONFIG | {"source_mode": "live", "market_scope": HOSTILE}, ())
+        followed = {"fixture_id": 7, "names": [HOSTILE, "<b>"], "league": HOSTILE, "season": "<i>", "kickoff_ts_ms": 10**15}
+        said = {"fixture_id": 7, "tick_seq": 1, "ts_ms": 10**15, "stake": 1, "limit_odds_milli": None, "reason": HOSTILE,
+                "confidence": None, "claimed_edge_bps": None}  # fmt: skip
+        bet = said | {"agent_id": HOSTILE, "action": "BACK", "market_key": HOSTILE, "side": HOSTILE}
+        home = said | {"agent_id": "<u>", "action": "BACK", "market_key": "1X2_PARTICIPANT_RESULT||", "side": "part1"}
+        failed = {"agent_id": "<u>", "error": HOSTILE, "fixture_id": 7, "tick_seq": 1, "ts_ms": 1}
+        gap = {"from_ts_ms": 1, "to_ts_ms": 5, "cause": HOSTILE, "markets": None, "replayed": None}
+        told = [
+            ("COMPETITION_STARTED", {"agents": [], "fixture": followed}), ("AGENT_ACTION", bet), ("AGENT_ACTION", home),
+            ("AGENT_ERROR", failed), ("FEED_GAP", gap), ("FEED_HEALTH", {"connected": False, "error": HOSTILE}),
+            ("STATUS_CHANGED", {"status": HOSTILE, "pack_id": HOSTILE}), ("COMPETITION_FAILED", {"cause": HOSTILE}),
+        ]  # fmt: skip
+        with found.app.state.application.competitions.database.write() as connection:
+            events = [event(EventKind(kind), "run_1", payload) for kind, payload in told]
+            competitions.append(connection, created, 1, events)
+            competitions.change(connection, created, status="running", started_seq=0)
+        texts = [story(found, created), story(found, created, market=HOSTILE), page(found, "/competitions").text]
+
+    for text in texts:
+        elements = Elements(text)
+        assert not {"\u202e", "\u200b"} & set(text)
+        assert not elements.all("b", "i", "u")
+        assert [given for given in elements.all("script") if not given["src"].startswith("/assets/")] == []
+        assert not [tag for tag, given in elements.found if any(name.startswith("on") for name in given)]
+        assert "[U+202E]" in text
+    plain = Elements(texts[0]).text
+    assert "does not count: the entrant stopped" in plain
+    assert "pending until the seal" in plain
+    assert "the feed had a gap of 0 s" in plain
+    assert HOSTILE in [given["value"] for given in Elements(texts[1]).all("option")]
+
+
+def test_a_story_is_bounded_and_links_to_the_rest(keys):
+    with serving.api(keys) as found:
+        created = found.competition(serving.BOUND | {"roster_size": 120}, ())
+        for number in range(60):
+            found.post(f"/competitions/{created}/agents", make_entry("cumulative-drift", agent_id=f"agent {number:02}"))
+        found.post(f"/competitions/{created}/start")
+        run_id = found.get(f"/competitions/{created}")["run_id"]
+        total = found.get(f"/runs/{run_id}/decisions")["total"]
+
+        first = story(found, created)
+        seen, address = gains(first), first
+        while following := re.search(r'href="([^"]*)#decisions" rel="next"', address):
+            address = found.nobody.get(unescape(following[1]), headers=BROWSER).text
+            assert len(gains(address)) <= 25
+            seen += gains(address)
+        entrants = found.nobody.get(unescape(re.search(r'href="([^"]*)#standings" rel="next"', first)[1]), headers=BROWSER).text
+
+    assert len(seen) == total > 500
+    assert first.count("<pre") == 50
+    assert entrants.count("<pre") == 10
+    assert len(first) < 150_000
+
+
+def test_mine_is_an_address_that_needs_no_login(served):
+    owner = served.get("/me", by=served.alice)["did"]
+    rows = served.get("/leaderboard", owner=owner)["rows"]
+
+    assert rows
+    assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
+    assert {row["agent_id"] for row in rows} < {row["agent_id"] for row in served.get("/leaderboard")["rows"]} | {"baseline"}
+    assert served.get("/leaderboard", owner="did:key:nobody")["rows"] == []
+    board = page(served, f"/leaderboard?owner={owner}").text
+    assert board.count('<td class="number">') == len(rows)
+    assert f"owner={owner.replace(':', '%3A')}" in board
+    assert "of this owner" in page(served, "/leaderboard?owner=did:key:nobody").text
+    assert owner in Elements(story(served, served.competition_id)).text
+
+
+def test_the_list_of_competitions_names_their_matches(served):
+    text = page(served, "/competitions").text
+
+    assert text.count("Birch North") == len(served.get("/competitions"))
 
 
 def test_names_with_the_same_decisions_are_one_row_of_a_page(keys):

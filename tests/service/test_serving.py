@@ -72,6 +72,12 @@ def dev(tmp_path_factory):
         yield url, folder, log
 
 
+@pytest.mark.parametrize(("more", "said"), [((), "at 5,039 times"), (("--speed", "2e6"), "at 2,000,000 times")])
+def test_a_made_up_feed_says_how_fast_it_is(tmp_path, more, said):
+    with serving(tmp_path, "--dev", "--devfeed", *more) as (_, _, log):
+        until(lambda: said in log.read_text())
+
+
 def test_the_whole_walk_with_a_token_of_dev_token(dev):
     url, folder, _ = dev
 

@@ -16,7 +16,7 @@ from clvlab.arena.runs.runs import not_sealed
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream, first_rows
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import EvidenceError, PageError, UnknownRunError
-from clvlab.law.schema import Reason, Schema
+from clvlab.law.schema import Action, Reason, Schema
 from clvlab.proof.canonical import sha256
 from clvlab.proof.events import score_lines
 from clvlab.proof.seal import SealedRun
@@ -68,7 +68,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DecisionFilter:
-    """Filters of decisions; ``market`` is a prefix of the market key, other values must be equal."""
+    """Filters of decisions; ``market`` is a prefix of the market key, other values must be equal, also ``market_key``."""
 
     agent_id: str | None = None
     fixture_id: int | None = None
@@ -76,6 +76,8 @@ class DecisionFilter:
     side: str | None = None
     reason: Reason | None = None
     valid: bool | None = None
+    market_key: str | None = None
+    action: Action | None = None
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
         chosen = []
@@ -83,9 +85,8 @@ class DecisionFilter:
             chosen.append(pl.col("fixture_id") == self.fixture_id)
         if self.valid is not None:
             chosen.append(pl.col("valid") == self.valid)
-        for column, name in (("agent_id", self.agent_id), ("side", self.side), ("reason", self.reason)):
-            if name is not None:
-                chosen.append(_is_named(rows, column, partial(eq, name)))
+        names = {column: getattr(self, column) for column in ("agent_id", "side", "reason", "market_key", "action")}
+        chosen += [_is_named(rows, column, partial(eq, name)) for column, name in names.items() if name is not None]
         if (prefix := self.market) is not None:
             chosen.append(_is_named(rows, "market_key", lambda key: key.startswith(prefix)))
         return rows.filter(*chosen) if chosen else rows
@@ -145,6 +146,10 @@ class RunDecisions:
         page, more = first_rows(rest, limit)
         next_cursor = str(page["seq"][-1]) if more else None
         return page.select(pl.col(name).cast(dtype) for name, dtype in DECISION_ROWS.items()), found.height, next_cursor
+
+    def markets(self, run_id: str) -> list[str]:
+        """Return the keys of the markets of a sealed run's decisions, sorted. Blocks while the run is read."""
+        return list(cast("pl.Enum", self.rows(run_id).schema["market_key"]).categories)
 
     def evidence_hash(self, run_id: str) -> str:
         """Return the evidence hash recorded at the seal."""

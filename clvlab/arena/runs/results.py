@@ -102,11 +102,18 @@ def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentR
 
 
 def _by_date(scored: pl.DataFrame) -> Html:
-    """Draw the sum by the time of the last scored decision on each fixture, because evidence rows lack the close's time."""
+    """Draw the sum by the time of the last scored decision on each fixture, because evidence rows lack the close's time.
+
+    On a single fixture it is the sum by decision, without a band, because decisions on one fixture are not independent.
+    """
+    several = scored["fixture_id"].n_unique() > 1
     last = scored.select(pl.col("ts_ms").max().over("fixture_id"))["ts_ms"]
-    found = cumulative(scored["clv_bps"], scored["fixture_id"], last)
-    columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
-    return cumulative_line(*columns, title="Cumulative CLV by date, 95 % band")
+    each = (scored["fixture_id"], last) if several else (scored["seq"], scored["ts_ms"])
+    found = cumulative(scored["clv_bps"], *each)
+    times_ms, totals, *bounds = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
+    lows, highs = bounds if several else ([None] * len(totals),) * 2
+    title = "Cumulative CLV by date, 95 % band" if several else "Cumulative CLV"
+    return cumulative_line(times_ms, totals, lows, highs, title=title)
 
 
 def _extremes(scored: pl.DataFrame, *, gained: bool) -> tuple[ExtremeDecision, ...]:

@@ -11,10 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
 
+import polars as pl
+
 from clvlab.api.answer import FeedHealth
 from clvlab.errors import FeedError, NoFeedError
 from clvlab.packs.lookup import open_pack
 from clvlab.packs.manifest import Fixture
+from clvlab.packs.reader import Pack
 from clvlab.runs.live import GRACE_S
 from clvlab.sources.capture.feed import Feed, Stop
 from clvlab.sources.capture.replay import ReplayFeed
@@ -52,12 +55,14 @@ class LiveSettings:
     """An operator's settings of live runs. Services with one database share ``folder``, to continue each other's runs.
 
     ``runs`` is per process. A run is sealed ``grace_s`` after the announced kickoff, if no message says that play began.
+    ``speed`` is the speed-up of a made-up feed, and ``None`` for any other.
     """
 
     new_feed: Callable[[], Feed]
     folder: Path
     runs: int = 8
     grace_s: int = GRACE_S
+    speed: float | None = None
 
 
 @dataclass
@@ -144,10 +149,13 @@ class LiveFeed:
 # The live feed that the environment names, or a made-up one for a first look.
 
 
-_DEV_SPEED = 60.0
+DEV_MATCH_S = 120
+"""Seconds that the longest match of a made-up feed lasts, unless its speed is set."""
 
 
-def live_settings(folder: Path | None, runs: int, grace_s: int, *, dev: bool = False) -> LiveSettings | None:
+def live_settings(
+    folder: Path | None, runs: int, grace_s: int, *, dev: bool = False, dev_speed: float | None = None
+) -> LiveSettings | None:
     """Return the settings of live runs, ``None`` if no feed is named; ``dev`` replays a synthetic pack as a live feed."""
     settings = feed_settings()
     if not dev and settings.feed is None:
@@ -159,10 +167,11 @@ def live_settings(folder: Path | None, runs: int, grace_s: int, *, dev: bool = F
     _require_writable(folder)
     settings = _as_of_now(settings)
     new_feed: Callable[[], Feed] = partial(feed_of, settings)
-    if dev:
-        new_feed = partial(_dev_feed, settings.replay_pack, settings.replay_speed or _DEV_SPEED)
+    speed = (dev_speed or _dev_speed(open_pack(settings.replay_pack))) if dev else None
+    if speed is not None:
+        new_feed = partial(_dev_feed, settings.replay_pack, speed)
     new_feed()  # a missing setting is reported before the start
-    return LiveSettings(new_feed, folder, runs, grace_s)
+    return LiveSettings(new_feed, folder, runs, grace_s, speed)
 
 
 def _require_writable(folder: Path) -> None:
@@ -189,6 +198,12 @@ def feed_at(feed: Feed | str | None) -> Feed:
 def _as_of_now(settings: FeedSettings) -> FeedSettings:
     """Shift a replay's times to now unless set otherwise, because nobody can follow a past fixture."""
     return settings if settings.replay_shift is not None else settings.model_copy(update={"replay_shift": True})
+
+
+def _dev_speed(pack: Pack) -> float:
+    """Return the speed at which the longest match of a pack lasts ``DEV_MATCH_S``; a shorter one is played as it was."""
+    spans_ms = pack.tape().ticks().group_by("fixture_id").agg(pl.col("ts_ms").max() - pl.col("ts_ms").min()).collect()["ts_ms"]
+    return max(1.0, float(round(max(spans_ms, default=0) / 1000 / DEV_MATCH_S)))
 
 
 def _dev_feed(pack: str, speed: float) -> Feed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated
@@ -9,15 +11,20 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
+from clvlab import words
+from clvlab.api.competitions import CompetitionLeaderboardRow, CompetitionStateResponse, RosterEntry
 from clvlab.arena.application import Application
 from clvlab.arena.competitions.competitions import CompetitionFilter
-from clvlab.arena.competitions.requests import CompetitionStatus
+from clvlab.arena.competitions.requests import MAX_ROSTER_SIZE, CompetitionStatus
 from clvlab.arena.fixtures import FixtureFilter
+from clvlab.arena.runs.decisions import DecisionFilter
 from clvlab.arena.tables import MAX_PAGE, PAGE
+from clvlab.law.schema import Action
 from clvlab.runs.card import may_hold_past
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
 from clvlab_service.json_lists import ReadPlace
 from clvlab_service.pages.route import page_router
+from clvlab_service.pages.runs import result_of
 from clvlab_service.rendering import ASSET_PATH, ASSETS, asset_digest, page
 from clvlab_service.routers.competitions import StatusFilter
 
@@ -71,23 +78,93 @@ def _competitions(
     found, next_cursor = application.competitions.page(wanted, cursor, limit or _ROWS)
     status = None if wanted.status is None else wanted.status.value.upper()
     filters = asdict(wanted) | {"status": status, "limit": limit}
-    context = {"competitions": found, "wanted": filters, "cursor": cursor, "next_cursor": next_cursor}
+    fixtures = application.stories.fixtures(one["competition_id"] for one in found)
+    context = {"competitions": found, "fixtures": fixtures, "wanted": filters, "cursor": cursor, "next_cursor": next_cursor}
     return page(request, "competitions.html", {**context, "statuses": list(StatusFilter)})
 
 
+_ENTRANTS, _DECISIONS, _HAPPENINGS = 50, 25, 15
+_Name = Annotated[str | None, Query(max_length=200)]
+
+
 @router.get("/competitions/{competition_id}")
-def competition(competition_id: str, request: Request, application: ApplicationDep) -> Response:
-    """Show a competition: its roster, its standings and its run, live until its log is complete."""
+async def competition(
+    competition_id: str,
+    request: Request,
+    application: ApplicationDep,
+    place: ReadPlace,
+    *,
+    agent_id: _Name = None,
+    market: Annotated[str | None, Query(max_length=1000)] = None,
+    action: Annotated[Action | None, Query()] = None,
+    cursor: CursorQuery = None,
+    before: Annotated[int | None, Query(ge=0, le=SAFE_INTEGER)] = None,
+    entrant: Annotated[int, Query(ge=0, le=MAX_ROSTER_SIZE)] = 0,
+) -> Response:
+    """Show a competition: match, entrants with their curves, decisions and events, live until its log is complete."""
+    wanted = DecisionFilter(agent_id=agent_id, market_key=market, action=action)
+    return await place.run(_competition, competition_id, request, application, wanted, cursor, before, entrant)
+
+
+def _competition(
+    competition_id: str,
+    request: Request,
+    application: Application,
+    wanted: DecisionFilter,
+    cursor: str | None,
+    before: int | None,
+    entrant: int,
+) -> Response:
     state = application.competitions.state(competition_id)
+    story = application.stories.of(competition_id, wanted, cursor, before, _DECISIONS, _HAPPENINGS)
     is_over = state["status"] in _OVER and state["anchor_status"] != "pending"
     root = str(request.scope.get("root_path", "")).rstrip("/")
     stream = f"{root}/competitions/{quote(competition_id, safe='')}/arena?since_seq={state['latest_seq']}"
-    card = state["proof_card"]
-    source_mode, agents = state["config"]["source_mode"], card["lineage"]["agents"] if card else []
-    doubtful = {agent["agent_id"] for agent in agents if may_hold_past(agent, source_mode)}
-    firm = [row for row in state["leaderboard"] if row["agent_id"] not in doubtful]
-    standings = {"firm": firm, "doubtful": [row for row in state["leaderboard"] if row["agent_id"] in doubtful]}
-    return page(request, "competition.html", {"state": state, **standings}, stream=None if is_over else stream)
+    entrants = _entrants(state, story.stopped)
+    listed = entrants[entrant : entrant + _ENTRANTS]
+    results = result_of(application, state["run_id"]) if state["run_id"] else None
+    names = [one["agent_id"] for one in listed]
+    markets = sorted({*(story.decisions.markets if story.decisions else ()), *filter(None, [wanted.market_key])})
+    place = {"agent_id": wanted.agent_id, "market": wanted.market_key, "action": wanted.action}
+    context = {
+        "state": state,
+        "story": story,
+        "entrants": listed,
+        "next_entrant": entrant + _ENTRANTS if len(entrants) > entrant + _ENTRANTS else None,
+        "agents": [(name, name) for name in dict.fromkeys([*names, *filter(None, [wanted.agent_id])])],
+        "curves": [] if results is None else [own for own in results.agents if own.by_date and own.agent_id in names],
+        "wanted": place,
+        "place": {**place, "cursor": cursor, "before": before, "entrant": entrant or None},
+        "markets": words.market_names(markets),
+        "speed": application.live.settings and application.live.settings.speed,
+        "words": words,
+    }
+    return page(request, "competition.html", context, stream=None if is_over else stream)
+
+
+class _Entrant(RosterEntry):
+    """An agent of a roster with its row of the standings, if it has one."""
+
+    score: CompetitionLeaderboardRow | None
+    error: str | None
+    doubtful: bool
+
+
+def _entrants(state: CompetitionStateResponse, stopped: Mapping[str, str]) -> list[_Entrant]:
+    """Return the agents of a competition, ranked ones first; those that may have held past prices are ``doubtful``."""
+    card, source_mode = state["proof_card"], state["config"]["source_mode"]
+    doubtful = {one["agent_id"] for one in card["lineage"]["agents"] if may_hold_past(one, source_mode)} if card else set()
+    scores = {row["agent_id"]: row for row in state["leaderboard"]}
+    ranked = sorted(state["roster"], key=lambda one: scores[one["agent_id"]]["rank"] if one["agent_id"] in scores else math.inf)
+    return [
+        {
+            **one,
+            "score": scores.get(one["agent_id"]),
+            "error": stopped.get(one["agent_id"]),
+            "doubtful": one["agent_id"] in doubtful,
+        }
+        for one in ranked
+    ]
 
 
 # Pages ``/`` and ``/leaderboard``.
@@ -112,17 +189,18 @@ async def leaderboard(
     request: Request,
     application: ApplicationDep,
     place: ReadPlace,
+    owner: Annotated[str | None, Query(max_length=500)] = None,
     after_rank: Annotated[int, Query(ge=0, le=SAFE_INTEGER)] = 0,
     limit: Annotated[int | None, Query(ge=1, le=1000)] = None,
 ) -> Response:
     """Show the leaderboard, each mean with its interval."""
-    return await place.run(_leaderboard, request, application, after_rank, limit or _HOME_ROWS)
+    return await place.run(_leaderboard, request, application, owner, after_rank, limit or _HOME_ROWS)
 
 
-def _leaderboard(request: Request, application: Application, after_rank: int, limit: int) -> Response:
-    forest = application.forest.page(after_rank, limit)
+def _leaderboard(request: Request, application: Application, owner: str | None, after_rank: int, limit: int) -> Response:
+    forest = application.forest.page(after_rank, limit, owner)
     following = after_rank + limit if len(forest.rows) == limit else None
-    context = {"forest": forest, "after_rank": after_rank, "limit": limit, "following": following}
+    context = {"forest": forest, "owner": owner, "after_rank": after_rank, "limit": limit, "following": following}
     return page(request, "leaderboard.html", context)
 
 

@@ -116,7 +116,7 @@ async def run(run_id: str, request: Request, application: ApplicationDep, place:
 def _run(run_id: str, request: Request, application: Application) -> Response:
     card = application.runs.card(run_id)
     status = card["run"]["status"]
-    result = _result(application, run_id) if status == "sealed" else None
+    result = result_of(application, run_id) if status == "sealed" else None
     under_way = status in _UNDER_WAY
     root = str(request.scope.get("root_path", "")).rstrip("/")
     context = {
@@ -145,7 +145,7 @@ def failing_checks(card: ProofArtifactResponse) -> list[str]:
     return [name for name, verdict in card["checks"].items() if verdict == "fail"]
 
 
-def _result(application: Application, run_id: str) -> ResultSummary | None:
+def result_of(application: Application, run_id: str) -> ResultSummary | None:
     """Read the results of a sealed run; ``None`` if its bytes are not the sealed ones. The page then says so."""
     try:
         return application.results.of(run_id)

@@ -44,11 +44,12 @@ def leaderboard(
     knowledge: Annotated[
         str | None, _one_of(*KNOWLEDGE), Query(description=f"Only rows with this knowledge: {', '.join(KNOWLEDGE)}.")
     ] = None,
+    owner: Annotated[str | None, Query(max_length=500, description="Only rows of this owner, a DID.")] = None,
     *,
     grouped: Annotated[bool, Query(description="Show only the first of an owner's rows with the same decisions.")] = False,
 ) -> Response:
     """Rank agents over all sealed runs by mean CLV. With filters, ranks are among the rows that are left."""
-    wanted = RowQuery(causality, knowledge, grouped)
+    wanted = RowQuery(causality, knowledge, grouped, owner=owner)
     # Read before the rows: so rows may be newer than the tag, which costs one more request, but never older.
     key = application.leaderboard.revision(), after_rank, limit, wanted
     tag = f'W/"{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}"'

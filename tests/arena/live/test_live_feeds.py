@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 from sqlalchemy import select
 
@@ -9,6 +10,7 @@ from clvlab.arena.application import Application, LiveSettings
 from clvlab.arena.live import EventWriter
 from clvlab.errors import ClvlabError, FeedError, OwnerLimitError
 from clvlab.law.message import Message
+from clvlab.packs.lookup import open_pack
 from clvlab.runs.live.feed import live_settings
 from clvlab.runs.live.journal import Answers
 from clvlab.runs.progress import Stage
@@ -100,6 +102,17 @@ def test_a_pack_for_a_first_look_that_is_not_there_is_known_before_the_start(tmp
 
     with pytest.raises(ClvlabError, match="no pack 'nope'"):
         live_settings(tmp_path / "live", 1, 900, dev=True)
+
+
+@pytest.mark.parametrize("name", ["starter", "season"])
+def test_the_longest_match_for_a_first_look_lasts_two_minutes(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("CLVLAB_REPLAY_PACK", name)
+    times = open_pack(name).tape().ticks().group_by("fixture_id").agg(last=pl.max("ts_ms"), first=pl.min("ts_ms")).collect()
+
+    settings = live_settings(tmp_path, 1, 900, dev=True)
+
+    assert max(times["last"] - times["first"]) / 1000 / settings.speed == pytest.approx(120, abs=0.1)
+    assert live_settings(tmp_path, 1, 900, dev=True, dev_speed=7).speed == 7
 
 
 def test_live_runs_of_an_owner_beyond_the_cap_are_refused_and_others_are_followed(service):

@@ -9,6 +9,33 @@
     if (news && news.textContent !== text) news.textContent = text;
   }
 
+  // Times of a page are UTC; those that matter to a reader are shown by the reader's clock, too.
+  function addReaderTimes(part) {
+    for (const time of part.querySelectorAll("[data-reader-time] time")) {
+      const own = document.createElement("small");
+      own.textContent = `${new Date(time.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })} for you`;
+      time.after(" ", own);
+    }
+    return part;
+  }
+
+  // The element of a fresh part that is the same to a reader: its tag and attributes, and its place among equal ones.
+  function counterpart(element, part, other) {
+    const same = root => [...root.querySelectorAll(element.tagName)].filter(one => one.cloneNode().isEqualNode(element.cloneNode()));
+    return same(other)[same(part).indexOf(element)];
+  }
+
+  function replace(part, other) {
+    if (other.outerHTML === part.outerHTML) return;
+    const focused = part.contains(document.activeElement) ? document.activeElement : null;
+    const next = focused && counterpart(focused, part, other);
+    if (focused && (!next || focused.closest("form"))) return;
+    const scrolled = [...part.querySelectorAll(".scroll")].map(one => one.scrollLeft);
+    part.replaceWith(document.adoptNode(other));
+    other.querySelectorAll(".scroll").forEach((one, n) => { one.scrollLeft = scrolled[n] ?? 0; });
+    next?.focus({ preventScroll: true });
+  }
+
   async function renew() {
     timer = null;
     try {
@@ -17,9 +44,7 @@
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const part of document.querySelectorAll("[data-live]")) {
         const other = fresh.getElementById(part.id);
-        if (other && !part.contains(document.activeElement) && other.outerHTML !== part.outerHTML) {
-          part.replaceWith(document.adoptNode(other));
-        }
+        if (other) replace(part, addReaderTimes(other));
       }
       address = fresh.body.dataset.stream;
       if (!address) say("This is how it ended.");
@@ -55,5 +80,6 @@
     };
   }
 
+  addReaderTimes(document);
   follow();
 })();
