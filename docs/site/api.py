@@ -54,6 +54,7 @@ PAGES = (
             "clvlab.packs.quality.Quality",
             "clvlab.packs.manifest.Grade",
             "clvlab.law.tape.Tape",
+            "clvlab.law.tape.Markets",
             "clvlab.law.markets.Market",
             "clvlab.law.markets.UnreadKey",
         ),
