@@ -9,8 +9,10 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from math import inf
 from pathlib import Path
 from secrets import token_hex
+from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -119,7 +121,9 @@ class Database:
         self._guard, self._closed = guard, False
         place = _MEMORY if url is None else database_url(url)
         self.place = public_text(place)
-        self._engine = _engine(place, waits or Waits())
+        waits = waits or Waits()
+        self._answer_s, self._silent_until_s = waits.answer_s, -inf
+        self._engine = _engine(place, waits)
         self._release = weakref.finalize(self, self._engine.dispose)  # for a database that nobody closed
         self._release.atexit = False
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
@@ -181,6 +185,8 @@ class Database:
         options: dict[str, Any] = {_IMMEDIATE: immediate, _GUARD: self._guard} | ({NEWS: set[str]()} if immediate else {})
         if self._engine.dialect.name == "postgresql" and not immediate:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        if monotonic() < self._silent_until_s:  # callers who wait in a queue need not each find out again
+            raise StoreUnreachableError("the database does not answer: another transaction has just given up on it")
         try:
             with self._engine.connect().execution_options(**options) as connection:
                 try:
@@ -190,6 +196,8 @@ class Database:
                     if self._closed and not connection.invalidated:
                         connection.detach()  # the pool that would close it is gone
         except DBAPIError as error:
+            if type(error.orig).__name__ == "ConnectionTimeout":  # of a driver that need not be installed
+                self._silent_until_s = monotonic() + self._answer_s
             raise _translated(error) from error
         except PoolTimeoutError as error:
             raise StoreBusyError("no connection to the database was free in time: too many wait for it") from error
@@ -253,7 +261,11 @@ def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
         if url.get_backend_name() == "postgresql":
             options = {WAITS: waits}
             arguments = {"connect_timeout": _CONNECT_S} | waits.connect_args(str(url.query.get("options", "")))
-            return create_engine(url, pool_pre_ping=kept, connect_args=arguments, execution_options=options, **pool)
+            engine = create_engine(url, pool_pre_ping=kept, connect_args=arguments, execution_options=options, **pool)
+            from clvlab.store.answers import watch_answers  # imported here: the driver is not needed for SQLite
+
+            watch_answers(engine, waits)
+            return engine
         if kept:  # a database in memory is one connection, and its users take turns
             size = (1, 0) if _is_in_memory(url) else (8, 8)
             pool = {"poolclass": QueuePool, "pool_size": size[0], "max_overflow": size[1], "pool_timeout": _WAIT_S}

@@ -31,6 +31,9 @@ class Settings(BaseSettings):
     database_idle_s: float = Field(default=60, gt=0, description="seconds any other transaction may be idle")
     database_statement_s: float = Field(default=60, gt=0, description="seconds a PostgreSQL statement may take")
     database_peer_s: float = Field(default=10, ge=1, description="seconds PostgreSQL may leave sent data unacknowledged")
+    database_answer_s: float = Field(
+        default=5, gt=0, description="seconds PostgreSQL may be silent before it is asked whether it is there"
+    )
     packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs by default")
     job_workers: int = Field(
         default=2,
