@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from math import inf
 from pathlib import Path
 from secrets import token_hex
@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from clvlab.base.files import StagingPath, file_bytes_or_none, flush, name_file, replace_file
+from clvlab.base.files import StagingPath, file_bytes_or_none, flush, keep_private, name_file, replace_file
 from clvlab.errors import MissingExtraError, StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import check, upgrade
 from clvlab.store.news import NEWS, Listener, notify
@@ -90,6 +90,7 @@ def _file_of(url: str, out: Path, checkpoint_file: Path | None) -> Path:
 _T = TypeVar("_T")
 _MEMORY = URL.create("sqlite+pysqlite")
 _WAIT_S = 30
+_ENDS = ("-wal", "-shm", "-journal")
 _CONNECT_S = 5
 _IMMEDIATE, _GUARD = "clvlab_immediate", "clvlab_guard"
 _MIGRATION_LOCK = 0x636C766C6162  # any number that no other program uses
@@ -123,6 +124,10 @@ class Database:
         self.place = public_text(place)
         waits = waits or Waits()
         self._answer_s, self._silent_until_s = waits.answer_s, -inf
+        is_file = place.get_backend_name() == "sqlite" and not _is_in_memory(place) and not place.query
+        self._file = Path(str(place.database)) if is_file else None
+        if self._file is not None:
+            _create_private(self._file)
         self._engine = _engine(place, waits)
         self._release = weakref.finalize(self, self._engine.dispose)  # for a database that nobody closed
         self._release.atexit = False
@@ -202,6 +207,12 @@ class Database:
         except PoolTimeoutError as error:
             raise StoreBusyError("no connection to the database was free in time: too many wait for it") from error
 
+    def keep_private(self) -> Iterator[str]:
+        """Take all rights of other users from the files of SQLite; yield what was wrong."""
+        file = self._file
+        for path in () if file is None else (file, *(file.with_name(file.name + end) for end in _ENDS)):
+            yield from keep_private(path)
+
     def ask(self) -> None:
         """Check that the database answers, on a new connection without waiting for others; in memory this does nothing."""
         if self._apart is not None:
@@ -218,6 +229,12 @@ class Database:
             self._listener.close()
             self._listener = None
         self._release()
+
+
+def _create_private(file: Path) -> None:
+    """Create the file of a database, so that only its owner may read it; SQLite's other files get the same mode."""
+    with suppress(OSError):  # it exists, or SQLite says why it can't be created
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def guard_of(connection: Connection) -> Callable[[Any], None] | None:

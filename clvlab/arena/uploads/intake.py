@@ -74,7 +74,8 @@ class IncomingUpload:
             self.path = self._folder.path
             target = self.path / "given" / request.stored_name
             target.parent.mkdir()
-            self._file = target.open("xb")
+            target.touch(0o600, exist_ok=False)
+            self._file = target.open("wb")
             undone.pop_all()
 
     def write(self, chunk: bytes) -> None:

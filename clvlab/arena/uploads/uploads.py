@@ -88,6 +88,7 @@ def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits) -
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        umask=0o077 if os.name == "posix" else -1,
     )
     try:
         status = process.wait(limits.timeout_s)
@@ -132,7 +133,7 @@ class Uploads:
 
     def start(self) -> None:
         """Make the folder, and remove files of dead processes."""
-        self.limits.folder.mkdir(parents=True, exist_ok=True)
+        self.limits.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         remove_leftovers(self.limits.folder, ".unfinished-")  # also of older versions; files in use are locked
         if not can_lock_in():
             _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
@@ -278,6 +279,8 @@ class Uploads:
         with StagingPath(catalog.folder) as scratch:
             if not target.exists():  # otherwise an interrupted attempt has copied it
                 shutil.copytree(pack.folder, scratch / "pack")
+                for path in (scratch / "pack", *(scratch / "pack").rglob("*")):  # the catalog may be another user's to read
+                    path.chmod(0o755 if path.is_dir() else 0o644)
                 flush_all(scratch / "pack")
                 (scratch / "pack").rename(target)
                 flush(catalog.folder)

@@ -168,7 +168,7 @@ def live_settings(folder: Path | None, runs: int, grace_s: int, *, dev: bool = F
 def _require_writable(folder: Path) -> None:
     """Create the folder of live runs now; otherwise a run would fail only long after its start."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             return
     except OSError as error:
