@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,10 @@ class Uploads:
         if not can_lock_in():
             _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
 
+    def require_place(self, owner: str) -> None:
+        """Raise ``BusyError`` if no upload of an owner can be received now, before anything of it is."""
+        self._places.require(owner)
+
     def receive(self, owner: str, request: UploadRequest) -> IncomingUpload:
         return IncomingUpload(owner, request, self.limits, self._places)
 
@@ -237,7 +242,7 @@ class Uploads:
         UploadConflictError
             ``in_use``: an unfinished competition or an unsealed run uses the pack.
         """
-        target, trash, moved = self._home(owner) / pack_id, StagingPath(self.limits.folder), False
+        target, trash, moved = self._home(owner) / pack_id, ExitStack(), None
         try:
             with self.database.write() as connection:
                 rows.hold(connection, owner)
@@ -250,11 +255,10 @@ class Uploads:
                     raise UploadConflictError("in_use", f"pack {pack_id!r} is used by {user}, which is not over")
                 rows.delete(connection, owner, pack_id)
                 if target.exists():
-                    target.rename(trash.path / "pack")
-                    moved = True
+                    moved = target.rename(trash.enter_context(StagingPath(self.limits.folder)) / "pack")
         except BaseException:
-            if moved:
-                (trash.path / "pack").rename(target)
+            if moved is not None:
+                moved.rename(target)
             raise
         finally:
             trash.close()
