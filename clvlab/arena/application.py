@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -43,6 +44,7 @@ from clvlab.arena.uploads.intake import UploadLimits
 from clvlab.arena.uploads.packs import Packs
 from clvlab.arena.uploads.uploads import Uploads
 from clvlab.base.cache import BoundedCache
+from clvlab.base.files import keep_private_in
 from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError
 from clvlab.log.note import Signer
 from clvlab.log.publication import Publication
@@ -169,7 +171,7 @@ class Retention:
             return usage.sealed_before(connection, ANYBODY, "backtest", before_ts_ms, _AT_ONCE)
 
 
-logger = logging.getLogger("clvlab.log")
+logger, files = logging.getLogger("clvlab.log"), logging.getLogger("clvlab.files")
 
 
 def _now_ms() -> int:
@@ -286,6 +288,7 @@ class Application:
         """
         if self._uploads is not None:
             self._uploads.start()
+        self._keep_private()
         self._database.listen()
         if self._watch is not None:
             self._watch.start()
@@ -294,6 +297,16 @@ class Application:
         except LogBehindError as error:
             logger.error("the run log is behind: %s", error)  # without a traceback, as the cause is not in the code
         self.jobs.start()
+
+    def _keep_private(self) -> None:
+        """Take the rights of other users from files of older versions, or of a process with another umask."""
+        found = [self._database.keep_private()]
+        if self._uploads is not None:
+            found.append(keep_private_in(self._uploads.limits.folder, "[0-9a-f]" * 64))
+        if self.live.settings is not None:
+            found.append(keep_private_in(self.live.settings.folder, "run_*"))
+        for sentence in chain.from_iterable(found):
+            files.warning("%s", sentence)
 
     def close(self, within_s: float | None = None) -> None:
         """Stop the workers and release the database; idempotent.

@@ -89,7 +89,7 @@ class PackBacktestRequest(_WindowRequest):
         In a pack that keeps its books, the book whose own states are entry and close; null means the consensus.
     """
 
-    fixture_ids: Annotated[list[StrictInt], Field(min_length=1, max_length=_MAX_FIXTURES)] | None
+    fixture_ids: Annotated[list[StrictInt], Field(min_length=1, max_length=_MAX_FIXTURES, fail_fast=True)] | None
     strategy: StrictStr = _AGENT
     params: dict[str, Any] = Field(default_factory=dict)
     window_id: StrictStr = "full"

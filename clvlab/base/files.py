@@ -17,6 +17,7 @@ from clvlab.errors import FileError, FileLockedError
 
 MAX_BYTES = 4 << 30  # of a bundle or of one file of a run: about six million decisions
 MAX_KEYS_BYTES = 1 << 20
+_OF_OTHERS = 0o077
 _UNFINISHED = ".unfinished-by-clvlab-"
 _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # opening a pipe would wait for a writer
 
@@ -190,6 +191,33 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that after a crash it has either the old or the new content."""
     with written_file(path, 0o644, replace=True) as file:
         file.write(content)
+
+
+def keep_private(path: Path) -> Iterator[str]:
+    """Take all rights of other users from a file, or from a folder and all in it; yield what was wrong, if anything was."""
+    for one in (path, *(path.rglob("*") if path.is_dir() else ())):
+        try:
+            mode = one.lstat().st_mode
+            if stat.S_ISLNK(mode) or not mode & _OF_OTHERS:
+                continue
+            one.chmod(stat.S_IMODE(mode) & ~_OF_OTHERS)
+            yield f"{str(one)!r} had the mode {stat.S_IMODE(mode):04o}, which other users could use: now it is private"
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield f"{str(one)!r} has rights of other users, which can't be taken from them: {error.strerror}"
+
+
+def keep_private_in(folder: Path, names: str) -> Iterator[str]:
+    """Take all rights of other users from files and folders of some names; of their folder, only say what others may do.
+
+    A user named that folder, and it may be one with other files.
+    """
+    mode = stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0
+    if mode & _OF_OTHERS:
+        yield f"{str(folder)!r} has the mode {mode:04o}, which others can use: chmod it to 0700, if it has no other purpose"
+    for path in folder.glob(names):
+        yield from keep_private(path)
 
 
 def flush(path: Path) -> None:

@@ -8,9 +8,11 @@ import shutil
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from math import inf
 from pathlib import Path
 from secrets import token_hex
+from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -21,7 +23,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from clvlab.base.files import StagingPath, file_bytes_or_none, flush, name_file, replace_file
+from clvlab.base.files import StagingPath, file_bytes_or_none, flush, keep_private, name_file, replace_file
 from clvlab.errors import MissingExtraError, StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import check, upgrade
 from clvlab.store.news import NEWS, Listener, notify
@@ -88,6 +90,7 @@ def _file_of(url: str, out: Path, checkpoint_file: Path | None) -> Path:
 _T = TypeVar("_T")
 _MEMORY = URL.create("sqlite+pysqlite")
 _WAIT_S = 30
+_ENDS = ("-wal", "-shm", "-journal")
 _CONNECT_S = 5
 _IMMEDIATE, _GUARD = "clvlab_immediate", "clvlab_guard"
 _MIGRATION_LOCK = 0x636C766C6162  # any number that no other program uses
@@ -119,7 +122,13 @@ class Database:
         self._guard, self._closed = guard, False
         place = _MEMORY if url is None else database_url(url)
         self.place = public_text(place)
-        self._engine = _engine(place, waits or Waits())
+        waits = waits or Waits()
+        self._answer_s, self._silent_until_s = waits.answer_s, -inf
+        is_file = place.get_backend_name() == "sqlite" and not _is_in_memory(place) and not place.query
+        self._file = Path(str(place.database)) if is_file else None
+        if self._file is not None:
+            _create_private(self._file)
+        self._engine = _engine(place, waits)
         self._release = weakref.finalize(self, self._engine.dispose)  # for a database that nobody closed
         self._release.atexit = False
         self._apart = None if _is_in_memory(place) else _engine(place, _AT_ONCE, kept=False)
@@ -181,6 +190,8 @@ class Database:
         options: dict[str, Any] = {_IMMEDIATE: immediate, _GUARD: self._guard} | ({NEWS: set[str]()} if immediate else {})
         if self._engine.dialect.name == "postgresql" and not immediate:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        if monotonic() < self._silent_until_s:  # callers who wait in a queue need not each find out again
+            raise StoreUnreachableError("the database does not answer: another transaction has just given up on it")
         try:
             with self._engine.connect().execution_options(**options) as connection:
                 try:
@@ -190,9 +201,17 @@ class Database:
                     if self._closed and not connection.invalidated:
                         connection.detach()  # the pool that would close it is gone
         except DBAPIError as error:
+            if type(error.orig).__name__ == "ConnectionTimeout":  # of a driver that need not be installed
+                self._silent_until_s = monotonic() + self._answer_s
             raise _translated(error) from error
         except PoolTimeoutError as error:
             raise StoreBusyError("no connection to the database was free in time: too many wait for it") from error
+
+    def keep_private(self) -> Iterator[str]:
+        """Take all rights of other users from the files of SQLite; yield what was wrong."""
+        file = self._file
+        for path in () if file is None else (file, *(file.with_name(file.name + end) for end in _ENDS)):
+            yield from keep_private(path)
 
     def ask(self) -> None:
         """Check that the database answers, on a new connection without waiting for others; in memory this does nothing."""
@@ -210,6 +229,12 @@ class Database:
             self._listener.close()
             self._listener = None
         self._release()
+
+
+def _create_private(file: Path) -> None:
+    """Create the file of a database, so that only its owner may read it; SQLite's other files get the same mode."""
+    with suppress(OSError):  # it exists, or SQLite says why it can't be created
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def guard_of(connection: Connection) -> Callable[[Any], None] | None:
@@ -253,7 +278,11 @@ def _engine(url: URL, waits: Waits, *, kept: bool = True) -> Engine:
         if url.get_backend_name() == "postgresql":
             options = {WAITS: waits}
             arguments = {"connect_timeout": _CONNECT_S} | waits.connect_args(str(url.query.get("options", "")))
-            return create_engine(url, pool_pre_ping=kept, connect_args=arguments, execution_options=options, **pool)
+            engine = create_engine(url, pool_pre_ping=kept, connect_args=arguments, execution_options=options, **pool)
+            from clvlab.store.answers import watch_answers  # imported here: the driver is not needed for SQLite
+
+            watch_answers(engine, waits)
+            return engine
         if kept:  # a database in memory is one connection, and its users take turns
             size = (1, 0) if _is_in_memory(url) else (8, 8)
             pool = {"poolclass": QueuePool, "pool_size": size[0], "max_overflow": size[1], "pool_timeout": _WAIT_S}

@@ -33,6 +33,8 @@ PLAIN = {
     HTTPStatus.REQUEST_TIMEOUT: "A request that did not arrive in time.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "A body over the limit.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "A body that is not sent as JSON (`Accept` names what is read), or in a content coding.",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "A path, query and headers over the limit.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "One address has as many connections or requests in progress as it may have, or all have.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "An unexpected error; it is in the log under the request id.",
 }
 """Plain HTTP errors, whose type is ``about:blank``."""
@@ -202,6 +204,17 @@ def two_lengths_problem(request: HTTPConnection) -> Response:
     """Build the answer to a request whose body has two lengths."""
     detail = "the request has a Content-Length and a Transfer-Encoding: send one of them"
     return problem(request, HTTPStatus.BAD_REQUEST, detail, headers={"Connection": "close"})
+
+
+def head_problem(detail: str, request: HTTPConnection) -> Response:
+    """Build the answer to a request whose path, query and headers are too long."""
+    return problem(request, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, detail, headers={"Connection": "close"})
+
+
+def crowded_problem(most: int, request: HTTPConnection) -> Response:
+    """Build the answer to a request beyond those that one address may have in progress."""
+    detail = f"one address has as many requests in progress as it may have: CLVLAB_MAX_CLIENT_CONNECTIONS={most}"
+    return problem(request, HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "1"})
 
 
 def ending_problem(request: HTTPConnection) -> Response:

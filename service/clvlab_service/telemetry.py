@@ -68,6 +68,13 @@ class RequestMetrics:
             "clvlab_http_request_seconds", "Time to answer.", labels, buckets=_BUCKETS, registry=self.registry
         )
         self.in_flight = Gauge("clvlab_http_requests_in_flight", "Requests being answered.", registry=self.registry)
+        self.connections = Gauge("clvlab_connections_open", "Connections open.", registry=self.registry)
+        self.crowded = Counter(
+            "clvlab_connections_over_limit",
+            "Connections that came beyond the limit of one `client`, or of `all`.",
+            ("of",),
+            registry=self.registry,
+        )
         self.streams = Gauge("clvlab_streams_open", "WebSocket streams open.", registry=self.registry)
         self.pending = Gauge("clvlab_pool_pending", "Computations running or waiting.", ("pool",), registry=self.registry)
         self.jobs = Gauge("clvlab_jobs", "Background jobs by status.", ("status",), registry=self.registry)

@@ -61,7 +61,7 @@ def stoppable(settings):
     """The server of ``clvlab serve`` on a thread; gives its URL and what ends it, which returns how long that took."""
     app = create_app(settings)
     sock, ready = _bound_socket("127.0.0.1", 0), threading.Event()
-    server = _Server(_config(app, settings), app, settings.shutdown_s, ready.set)
+    server = _Server(_config(app, settings, app.state.metrics), app, settings.shutdown_s, ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
 

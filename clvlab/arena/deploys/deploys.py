@@ -184,6 +184,7 @@ class Deploys:
         if idempotency_key is not None and not 1 <= len(idempotency_key) <= _MAX_KEY_CHARS:
             message = f"must have 1 to {_MAX_KEY_CHARS} characters, not {len(idempotency_key)}"
             raise PreflightError([{"name": "idempotency_key", "ok": False, "message": message}])
+        self._require_room(owner, idempotency_key, live=body.get("source_mode") == "live")
         checked = preflight(body, self.catalog.seen_by(owner), self.live)
         config = checked.config
         fingerprint = None if config is None else config_hash_of(_agent(config).identity)
@@ -201,6 +202,16 @@ class Deploys:
                 raise
             return {**taken, **_unread(body, config)}
         return {**pick(DeployResponse, record), **_unread(body, config)}
+
+    def _require_room(self, owner: str, key: str | None, *, live: bool) -> None:
+        """Refuse a new deploy beyond a limit of its owner, before a pack is opened or a feed is asked."""
+        with self.database.read() as connection:
+            if key is not None and instances.key_row(connection, owner, key) is not None:
+                return
+            self.caps.require_deploy(connection, owner)
+            if live:
+                self.caps.require_live(connection, owner)
+            self.budget.require_room(connection, owner)
 
     def _prior(self, owner: str, key: str, fingerprint: str | None) -> DeployResponse | None:
         with self.database.read() as connection:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated
 from urllib.parse import quote
 
@@ -17,8 +19,9 @@ from clvlab.api.leaderboard import MeResponse
 from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
 from clvlab.arena.fixtures import FixtureFilter
 from clvlab.arena.tables import PAGE
-from clvlab.arena.uploads.intake import IncomingUpload
+from clvlab.arena.uploads.archive import EMPTY
 from clvlab.arena.uploads.requests import UploadRequest
+from clvlab.errors import UploadRefusedError
 from clvlab_service.deps import (
     LOCATION,
     SAFE_INTEGER,
@@ -152,9 +155,18 @@ async def upload(
 
     It is verified before the answer.
     """
-    incoming = await run_in_threadpool(application.uploads.receive, principal, about)
+    uploads, ends_s = application.uploads, time.monotonic() + request.app.state.settings.upload_receive_s
+    uploads.require_place(principal)  # a refusal now costs nothing, and the client need not send the body
+    stream = request.stream()
+    async with _in_time(request, ends_s):
+        first = await anext((chunk async for chunk in stream if chunk), None)
+    if first is None:
+        raise UploadRefusedError(EMPTY)
+    incoming = await run_in_threadpool(uploads.receive, principal, about)
     try:
-        await _receive(request, incoming, request.app.state.settings.upload_receive_s)
+        async with _in_time(request, ends_s):
+            async for data in _pieces(first, stream):
+                await run_in_threadpool(incoming.write, data)
         found, new = await pool.run(application.uploads.keep, incoming)
     finally:
         await run_in_threadpool(incoming.discard)
@@ -163,20 +175,22 @@ async def upload(
     return found
 
 
-async def _receive(request: Request, incoming: IncomingUpload, seconds: float) -> None:
+@asynccontextmanager
+async def _in_time(request: Request, ends_s: float) -> AsyncIterator[None]:
+    """Receive a part of a body until a time of the monotonic clock."""
     try:
-        async with asyncio.timeout(seconds):
-            async for data in _pieces(request.stream()):
-                await run_in_threadpool(incoming.write, data)
+        async with asyncio.timeout(ends_s - time.monotonic()):
+            yield
     except TimeoutError as error:
+        seconds = request.app.state.settings.upload_receive_s
         raise HTTPException(408, f"the body did not arrive in {seconds:g} s", {"Connection": "close"}) from error
     except ClientDisconnect as error:
         raise HTTPException(400, "the body was broken off") from error  # the client has left, so only the log has it
 
 
-async def _pieces(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _pieces(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Join the chunks of a body to pieces large enough for a write."""
-    pieces = bytearray()
+    pieces = bytearray(first)
     async for chunk in stream:
         pieces += chunk
         if len(pieces) >= _AT_ONCE:
