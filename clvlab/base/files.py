@@ -18,6 +18,7 @@ from clvlab.errors import FileError, FileLockedError
 MAX_BYTES = 4 << 30  # of a bundle or of one file of a run: about six million decisions
 MAX_KEYS_BYTES = 1 << 20
 _UNFINISHED = ".unfinished-by-clvlab-"
+_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # the system names no file at a write or flush
 _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # opening a pipe would wait for a writer
 
 
@@ -52,10 +53,13 @@ def lock(folder: Path, patience_s: float | None = None) -> Iterator[None]:
         raise FileError("anchors and witnesses need a POSIX system, for its file locks") from error
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if patience_s is None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        else:
-            _try_until(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), folder, patience_s)
+        try:
+            if patience_s is None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            else:
+                _try_until(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), folder, patience_s)
+        except OSError as error:  # of a file system without locks; the system does not name the folder
+            raise OSError(error.errno, error.strerror, str(folder)) from error
         yield
     finally:
         os.close(descriptor)
@@ -84,7 +88,10 @@ class StagingPath:
         while True:
             self.path = parent / f"{_UNFINISHED}{token_hex(8)}"
             if folder:
-                self.path.mkdir(mode)
+                try:
+                    self.path.mkdir(mode)
+                except OSError as error:
+                    raise OSError(error.errno, error.strerror, str(parent)) from error
             try:
                 flags = os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
                 self.descriptor = os.open(self.path, flags, mode)
@@ -101,7 +108,9 @@ class StagingPath:
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            _name(error, self.path.parent)
         self.close()
 
     def close(self) -> None:
@@ -135,6 +144,12 @@ def _locked(descriptor: int) -> bool:
     return os.fstat(descriptor).st_nlink > 0
 
 
+def _name(error: BaseException, path: Path) -> None:
+    """Name the place of a disk's fault, if the system did not."""
+    if isinstance(error, OSError) and error.errno in _DISK_FAULTS and error.filename is None:
+        error.filename = str(path)
+
+
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -163,6 +178,9 @@ def written_file(path: Path, mode: int = 0o666, *, replace: bool = False) -> Ite
             unfinished.path.replace(path)
         else:
             name_file(unfinished.path, path)
+    except OSError as error:
+        _name(error, path)
+        raise
     finally:
         unfinished.close()
     flush(path.parent)  # the new name is durable too
