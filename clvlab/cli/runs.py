@@ -128,6 +128,7 @@ def report(
         sealed, receipts = bundles.read_stored(path)
         try:
             performed = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
+            found, made = headline_of(performed), performed.report
         except EvidenceError as error:
             raise EvidenceError(
                 f"{str(path)!r} can't be read: {error}; {command('verify', path)} says what is wrong"
@@ -136,11 +137,10 @@ def report(
             text = tear_sheet_page(performed)
             with written_file(page) as whole:
                 whole.write(text.encode())
-    found = headline_of(performed)
     if as_json:
-        print_json({**performed.report, "headline": found.facts()} | ({"page": str(page)} if page else {}))
+        print_json({**made, "headline": found.facts()} | ({"page": str(page)} if page else {}))
         return
-    show_report(performed.report, found)
+    show_report(made, found)
     if page is not None:
         out.print(f"Wrote {plain(str(page))}; open it in a browser")
 

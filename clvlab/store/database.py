@@ -78,7 +78,7 @@ def _copied(source: Path, copy: Path) -> None:
         raise DatabaseFaultError(reason, f"{str(source)!r} can't be copied: {error}; {remedy}") from error
     if found != "ok":
         raise DatabaseFaultError(
-            "damaged", f"{str(source)!r} can't be copied: {found}; it is damaged: restore an earlier backup"
+            "damaged", f"{str(source)!r} can't be copied: {found.splitlines()[-1]}; it is damaged: restore an earlier backup"
         )
 
 
@@ -311,8 +311,10 @@ class Database:
 
     def _is_bound(self) -> bool:
         """Whether there is a file of SQLite that this process must not write, or has a folder that it must not."""
-        file = self._file
-        return file is not None and file.is_file() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
+        if self._file is None or not self._file.is_file():
+            return False
+        effective = os.access in os.supports_effective_ids
+        return not all(os.access(path, os.W_OK, effective_ids=effective) for path in (self._file, self._file.parent))
 
     def _translated(self, error: DBAPIError) -> StoreError:
         cause, name = error.orig, self._spoken
