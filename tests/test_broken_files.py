@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import random
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -24,6 +25,7 @@ from clvlab.store.database import Database, DatabaseFaultError, back_up
 from clvlab.store.folder import read_run
 from clvlab.store.tables import runs
 from tests.commands import ROOT, clvlab
+from tests.factories import write_quotes
 from tests.length import length
 from tests.store.test_reading import bound_by_modes
 from tests.waiting import PATIENCE_S
@@ -317,6 +319,30 @@ def test_search_whose_sums_find_no_room_is_finished_with_a_warning(tmp_path, mon
 
     assert found.frame.height == 2
     assert [path for path in (tmp_path / "lab.sums").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("packs", "import", "csv", "quotes.csv", "--out", "new"),
+        ("backtest", "starter", "--agent", "cumulative-drift", "--runs", "new"),
+        ("backtest", "starter", "--log", "new.db", "--owner", "me"),
+    ],
+    ids=["a pack", "a run", "a log"],
+)
+def test_process_that_may_write_no_large_file_leaves_none_half_made(tmp_path, call):
+    write_quotes(tmp_path / "quotes.csv", [(k, f"2026-01-{k + 1:02}") for k in range(28)])
+    before = sorted(tmp_path.rglob("*"))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "clvlab", *call],
+        cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+    )  # fmt: skip
+
+    line = one_line((done.returncode, done.stdout, done.stderr))
+    assert "'new" in line or f"'{tmp_path}'" in line or "'.'" in line, line
+    assert [path for path in sorted(tmp_path.rglob("*")) if path not in before and path.name != "new"] == []
 
 
 BREAKS = {

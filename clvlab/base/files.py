@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import time
@@ -18,7 +19,8 @@ from clvlab.errors import FileError, FileLockedError
 MAX_BYTES = 4 << 30  # of a bundle or of one file of a run: about six million decisions
 MAX_KEYS_BYTES = 1 << 20
 _UNFINISHED = ".unfinished-by-clvlab-"
-_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # the system names no file at a write or flush
+_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the system names no file at a write or flush
+_RUST_FAULT = re.compile(r"\(os error ([0-9]+)\)")
 _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # opening a pipe would wait for a writer
 
 
@@ -109,9 +111,11 @@ class StagingPath:
         return self.path
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            _name(error, self.path.parent)
-        self.close()
+        try:
+            if error is not None:
+                _name(error, self.path.parent)
+        finally:
+            self.close()
 
     def close(self) -> None:
         _remove(self.path)
@@ -145,9 +149,12 @@ def _locked(descriptor: int) -> bool:
 
 
 def _name(error: BaseException, path: Path) -> None:
-    """Name the place of a disk's fault, if the system did not."""
-    if isinstance(error, OSError) and error.errno in _DISK_FAULTS and error.filename is None:
-        error.filename = str(path)
+    """Name the place of a disk's fault, if the system did not; libraries in Rust have errors of their own for one."""
+    if isinstance(error, OSError):
+        if error.errno in _DISK_FAULTS and error.filename is None:
+            error.filename = str(path)
+    elif (found := _RUST_FAULT.search(str(error))) and int(found[1]) in _DISK_FAULTS:
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
 
 
 def _remove(path: Path) -> None:

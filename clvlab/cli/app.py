@@ -83,6 +83,7 @@ app = typer.Typer(
 _REMEDIES = {
     errno.ENOSPC: "; make room on its disk and do it again: no half-made file was kept",
     errno.EDQUOT: "; make room in its quota and do it again: no half-made file was kept",
+    errno.EFBIG: "; its disk or your limits (ulimit -f) allow no file so large: no half-made file was kept",
     errno.EROFS: "; name a place that can be written",
     errno.EACCES: "; name a place that you may read and write",
     errno.EEXIST: "; nothing is written over: name another place, or move that away",
