@@ -46,6 +46,11 @@ def file_bytes_or_none(path: Path, limit: int = MAX_BYTES) -> bytes | None:
         return None
 
 
+def is_writable(path: Path) -> bool:
+    """Whether this process may write a file, or make files in a folder; false on a read-only file system."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 @contextmanager
 def lock(folder: Path, patience_s: float | None = None) -> Iterator[None]:
     """Lock a folder against other callers; ``FileLockedError`` after ``patience_s`` seconds. ``None`` waits without limit."""

@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from clvlab.base.files import StagingPath, file_bytes_or_none, flush, name_file, replace_file
+from clvlab.base.files import StagingPath, file_bytes_or_none, flush, is_writable, name_file, replace_file
 from clvlab.errors import MissingExtraError, StoreBusyError, StoreError, StoreFullError, StoreUnreachableError
 from clvlab.store.migrations import check, upgrade
 from clvlab.store.news import NEWS, Listener, notify
@@ -168,12 +168,12 @@ class Database:
         self._guard, self._closed = guard, False
         place = _MEMORY if url is None else database_url(url)
         self.place, self._spoken = public_text(place), spoken(place)
-        self._file = None if _is_in_memory(place) or place.query or place.host else Path(place.database or "")
+        self.file = None if _is_in_memory(place) or place.query or place.host else Path(place.database or "")
         self._damage: DatabaseFaultError | None = None
-        if self._file is not None and not os.path.lexists(self._file):
-            self._create(place, self._file)
-        if self._file is not None:
-            self._require_whole(self._file)
+        if self.file is not None and not os.path.lexists(self.file):
+            self._create(place, self.file)
+        if self.file is not None:
+            self._require_whole(self.file)
         self._engine = _engine(place, waits or Waits())
         self._release = weakref.finalize(self, self._engine.dispose)  # for a database that nobody closed
         self._release.atexit = False
@@ -311,10 +311,9 @@ class Database:
 
     def _is_bound(self) -> bool:
         """Whether there is a file of SQLite that this process must not write, or has a folder that it must not."""
-        if self._file is None or not self._file.is_file():
+        if self.file is None or not self.file.is_file():
             return False
-        effective = os.access in os.supports_effective_ids
-        return not all(os.access(path, os.W_OK, effective_ids=effective) for path in (self._file, self._file.parent))
+        return not (is_writable(self.file) and is_writable(self.file.parent))
 
     def _translated(self, error: DBAPIError) -> StoreError:
         cause, name = error.orig, self._spoken
