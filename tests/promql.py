@@ -8,6 +8,7 @@ import math
 import operator
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -158,7 +159,7 @@ class _Query:
             return last - first
         if name == "rate":
             values = [value for _, value in samples]
-            steps = zip(values, values[1:], strict=False)
+            steps = pairwise(values)
             return sum(new - old if new >= old else new for old, new in steps) / (last_s - first_s)
         assert name == "predict_linear", name
         mean_s = sum(time_s for time_s, _ in samples) / len(samples)
