@@ -268,8 +268,8 @@ class Application:
         written = {
             "store": database.file and database.file.parent,
             "checkpoints": checkpoint_file and checkpoint_file.parent,
-            "uploads": uploads and uploads.folder,
-            "live": live and live.folder,
+            "uploads": uploads.folder if uploads else None,
+            "live": live.folder if live else None,
         }
         folders = {name: folder for name, folder in written.items() if folder is not None}
         self._measured = Measured(published, budget, folders, backups)

@@ -128,13 +128,11 @@ class RequestMetrics:
         labelled = (self.jobs, self.failed, self.queue_age, self.job_age, self.stored, self.budget, self.free, self.feed)
         for gauge in labelled:
             gauge.clear()
-        plain: tuple[tuple[Gauge, float | None], ...] = (
-            (self.log_entries, found and found.log_entries),
-            (self.log_behind, found and found.log_is_behind),
-            (self.checkpoint_storable, found and found.checkpoint_is_storable),
-            (self.backup_age, found and found.backup_age_s),
-        )
-        for gauge, value in plain:
+        plain = (self.log_entries, self.log_behind, self.checkpoint_storable, self.backup_age)
+        values: tuple[float | None, ...] = (None,) * len(plain)
+        if found is not None:
+            values = found.log_entries, found.log_is_behind, found.checkpoint_is_storable, found.backup_age_s
+        for gauge, value in zip(plain, values, strict=True):
             gauge.set(math.nan if value is None else value)
         if found is not None:
             each: tuple[Mapping[str, float], ...] = (
@@ -147,9 +145,9 @@ class RequestMetrics:
                 found.free_bytes,
                 _of_feed(found),
             )
-            for gauge, values in zip(labelled, each, strict=True):
-                for label, value in values.items():
-                    gauge.labels(label).set(value)
+            for gauge, by_label in zip(labelled, each, strict=True):
+                for label, measured in by_label.items():
+                    gauge.labels(label).set(measured)
 
 
 def _of_feed(found: Measures) -> dict[str, float]:

@@ -118,6 +118,18 @@ def test_store_that_is_damaged_while_it_serves(serve, file, scrapes):
     assert file.stat().st_size == size
 
 
+def test_store_that_became_read_only(serve, scrapes):
+    with serve() as served:
+        scrape(scrapes, served, 0)
+        with patch.object(os, "access", return_value=False):  # at the boundary of the system, which refuses root nothing
+            problem = assert_problem(served.nobody.get("/readyz"), 503)
+            scrape(scrapes, served, 60)
+        assert served.get("/readyz")["status"] == "ok"
+
+    assert problem["reason"] == "read_only"
+    assert "StoreAway" in firing(scrapes)
+
+
 def test_service_that_is_gone(serve, scrapes):
     with serve() as served:
         scrape(scrapes, served, 0)
