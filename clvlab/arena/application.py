@@ -31,7 +31,7 @@ from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
 from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.log.witnesses import WitnessWatch
-from clvlab.arena.measures import Measures, measures
+from clvlab.arena.measures import Measured, Measures
 from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.reports import BacktestOrigin, BacktestReports
 from clvlab.arena.run_jobs import ReplayJobs
@@ -54,8 +54,9 @@ from clvlab.packs.reader import Pack
 from clvlab.runs.live.feed import LiveFeed
 from clvlab.runs.live.feed import LiveSettings as LiveSettings
 from clvlab.store import usage
-from clvlab.store.database import Database
+from clvlab.store.database import Connection, Database
 from clvlab.store.labels import ANYBODY
+from clvlab.store.runlog import StoredLogRows
 from clvlab.store.waits import Waits as Waits  # exported for configuration
 
 # Principals: the owner of a verified token, and its belongings.
@@ -190,7 +191,8 @@ class Application:
     database. ``witness`` is the path or URL of a witness's view. A log that lacks entries of the checkpoint or of the view gets
     no new ones. ``workers`` is the number of threads that perform jobs after ``start``; with 0 other processes perform them.
     ``unasked`` is for a process without requests: its workers also take backtests at once. A worker that is silent for
-    ``lease_ms`` loses its job. ``clock`` returns UTC milliseconds. ``new_id`` makes unguessable ids of letters and digits.
+    ``lease_ms`` loses its job. ``backups`` is the folder whose newest file is the newest backup. ``clock`` returns UTC
+    milliseconds. ``new_id`` makes unguessable ids of letters and digits.
 
     Raises
     ------
@@ -219,6 +221,7 @@ class Application:
         workers: int = 2,
         unasked: bool = False,
         lease_ms: int = 30_000,
+        backups: Path | None = None,
         clock: Callable[[], int] = _now_ms,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
@@ -266,6 +269,14 @@ class Application:
         self.principals = Principals(database)
         self.retention = Retention(database, clock)
         self.demo = Demo(self.competitions, catalog)
+        written = {
+            "store": database.file and database.file.parent,
+            "checkpoints": checkpoint_file and checkpoint_file.parent,
+            "uploads": uploads.folder if uploads else None,
+            "live": live.folder if live else None,
+        }
+        folders = {name: folder for name, folder in written.items() if folder is not None}
+        self._measured = Measured(published, budget, folders, backups)
 
     @property
     def place(self) -> str:
@@ -330,10 +341,29 @@ class Application:
         return self._hub.subscribe(subject, notify)
 
     def measures(self) -> Measures:
-        """Return the figures of the store for an operator."""
-        return measures(self._database, self._clock, self.live.health())
+        """Return the figures of the store for an operator, or raise if it can't be read and written."""
+        self._database.ask()
+        return self._measured.measures(self._database, self._clock, self.live.health())
 
     def ready(self) -> dict[str, Any]:
-        """Return ``{store, schema_version, feed}`` for a readiness probe, or raise if the store does not answer."""
-        self._database.ask()
-        return {"store": self._database.kind, "schema_version": self._database.schema_version, "feed": self.live.health()}
+        """Return ``{store, schema_version, feed, log}`` for a readiness probe.
+
+        ``log`` is ``ok``, ``behind`` (nothing is appended) or ``unpublished`` (no checkpoint can be stored).
+
+        Raises
+        ------
+        StoreError
+            The store does not answer, or can't be written, or is damaged.
+        """
+        published, log = self.log.published, "ok"
+
+        def look(connection: Connection) -> None:
+            nonlocal log
+            if published.is_behind(StoredLogRows(connection)):
+                log = "behind"
+
+        self._database.ask(look)
+        if log == "ok" and published.is_storable() is False:
+            log = "unpublished"
+        stored = self._database
+        return {"store": stored.kind, "schema_version": stored.schema_version, "feed": self.live.health(), "log": log}

@@ -46,6 +46,7 @@ _INVALID = f"{_URN}invalid-request"
 _FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause", "evidence_hash", "manifest_hash")
 _READING = ("GET", "HEAD")
 _OF_FILES = ("GET",)
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "WEBSOCKET")  # all other methods share one label
 _RETRY_AFTER_S = 5
 _STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
 _MAX_EXCERPT = 200
@@ -79,6 +80,11 @@ def _known_kinds(root: type[errors.ClvlabError] = errors.ClvlabError) -> Iterato
         yield from _known_kinds(kind)
 
 
+def operation_of(method: str, scope: Scope) -> tuple[str, str]:
+    """Return method and route of a request as labels of a metric, whose values are few whatever clients send."""
+    return method if method in _METHODS else "other", getattr(scope.get("route"), "path", "unmatched")
+
+
 def problem(
     request: HTTPConnection,
     status: HTTPStatus,
@@ -89,6 +95,8 @@ def problem(
     **facts: Any,
 ) -> Response:
     """Build a problem response, or a page if the client prefers it; ``facts`` are extension members (RFC 9457, section 3.2)."""
+    cause = kind.removeprefix(_URN) if kind != _BLANK else str(status.value)
+    request.app.state.metrics.note_problem(cause, *operation_of(request.scope.get("method", "WEBSOCKET"), request.scope))
     content = {
         "type": kind,
         "title": status.phrase,

@@ -73,6 +73,7 @@ def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], App
         workers=settings.job_workers,
         unasked=unasked,
         lease_ms=round(1000 * settings.job_lease_s),
+        backups=settings.backups,
     )
 
 

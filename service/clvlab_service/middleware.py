@@ -19,7 +19,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clvlab_service.errors import crowded_problem, ending_problem, head_problem, two_lengths_problem, unexpected_problem
+from clvlab_service.errors import (
+    crowded_problem,
+    ending_problem,
+    head_problem,
+    operation_of,
+    two_lengths_problem,
+    unexpected_problem,
+)
 from clvlab_service.telemetry import RequestMetrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -27,7 +34,6 @@ _LENGTH = re.compile(rb"[0-9]{1,19}")
 _SUBSCRIBER_BITS = 64  # prefix of an IPv6 address; a client chooses the rest itself (RFC 6177)
 MAX_HEAD_BYTES = 16_384
 HEAD_LIMIT = f"the line and the headers of the request are longer than {MAX_HEAD_BYTES} bytes"
-_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT")  # one label each; all other methods share one label
 _STARTS = ("http.response.start", "websocket.http.response.start")
 
 
@@ -136,9 +142,8 @@ class Edge:
     def _note(self, exchange: _Exchange, seconds: float) -> None:
         scope, status = exchange.scope, exchange.status
         method = scope.get("method", "WEBSOCKET")
-        route = getattr(exchange.inner.get("route"), "path", "unmatched")
+        known, route = operation_of(method, exchange.inner)
         if exchange.is_http:
-            known = method if method in _METHODS else "other"
             self._metrics.seconds.labels(known, route, str(status)).observe(seconds)
         level = "debug" if route in ("/healthz", "/readyz", "/metrics") else "info"
         getattr(self._log, level)(

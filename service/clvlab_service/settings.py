@@ -68,6 +68,9 @@ class Settings(BaseSettings):
         default=None,
         description="file outside the database for the newest published checkpoint; a log that lacks it is not written to",
     )
+    backups: Path | None = Field(
+        default=None, description="folder of backups; `/metrics` has the age of its newest file, so that an alert can tell"
+    )
     log_witness: str | None = Field(
         default=None,
         description="path or http(s) URL of a witness's state, or of its newest note; it protects the log in the same way",
