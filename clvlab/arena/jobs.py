@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event, Lock, Thread
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
-from clvlab.api.runs import RunProgress
+from clvlab.api.runs import JobState
 from clvlab.arena.events import Hub
 from clvlab.errors import (
     BusyError,
+    ClvlabError,
     LeaseLostError,
     LogBehindError,
     RunCancelledError,
@@ -25,14 +26,16 @@ from clvlab.errors import (
     StoreError,
     StoreFullError,
     StoreUnreachableError,
+    TransitionError,
     UnknownRunError,
 )
 from clvlab.runs.progress import OnProgress, Progress, Stage, cause_of
+from clvlab.runs.run import backtest_id
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import ADDED, ENDED, Job, JobStatus
-from clvlab.store.runs import RunStatus
+from clvlab.store.runs import RunRow, RunStatus
 
 
 @contextmanager
@@ -283,14 +286,31 @@ class JobPerformer:
 
 CANCELLED = "cancelled"
 """Cause of failure of a run that its requesters withdrew."""
-_OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
+OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network, so it has a thread of its own
 _REQUESTED = "backtest"  # requests perform these; a separate thread takes up abandoned ones
 _UNTAKEN_MS = 60_000
 LIVE = ("live-competition", "live-deploy")
 """Kinds of jobs that last as long as a match."""
+RETRY_AFTER_S = 1  # when to look again at a job that is not over
 _POLL_S = 2.0  # longest time between two looks at the jobs; news brings most of them at once
 _PATIENCE_S = 600.0
+
+
+_Conflict = TypeVar("_Conflict", bound=ClvlabError)
+_ORIGINS = {"competition": "competition_id", "deploy": "instance_id"}
+
+
+def until_over(conflict: _Conflict) -> _Conflict:
+    """Mark a conflict with a job that is not over, so that the service says when to ask again."""
+    setattr(conflict, "retry_after_s", RETRY_AFTER_S)  # noqa: B010  only errors of a full service declare it
+    return conflict
+
+
+def _origin(row: RunRow) -> dict[str, str | None]:
+    if row["kind"] == "backtest":
+        return {"backtest_id": backtest_id(row["run_id"])}
+    return {_ORIGINS[row["kind"]]: row["origin_id"]} if row["kind"] in _ORIGINS else {}
 
 
 def never(connection: Connection) -> bool:  # noqa: ARG001
@@ -435,7 +455,7 @@ class Jobs:
                     row = runs.row(connection, run_id)
                 if row is None:
                     raise UnknownRunError(f"unknown run {run_id!r}")
-                if row["status"] in _OVER:
+                if row["status"] in OVER:
                     return dict(row)
                 self.require_log()
                 job = self._claim(run_id=run_id) if self.workers else None
@@ -462,7 +482,8 @@ class Jobs:
         if outcome["status"] != RunStatus.SEALED:
             raise RunFailedError(run_id, outcome["cause"])
 
-    def state(self, run_id: str) -> RunProgress:
+    def state(self, run_id: str) -> JobState:
+        """Return the state of a run, with the name of what asked for it."""
         with self.database.read() as connection:
             row = runs.row(connection, run_id)
             noted = job_rows.progress(connection, run_id)
@@ -471,7 +492,8 @@ class Jobs:
         attempt = self._attempts.of(run_id)
         known = (attempt.progress if attempt else noted) if row["status"] == RunStatus.RUNNING else None
         progress = known or {"stage": None, "done": None, "total": None}
-        return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **progress})
+        named = {"run_id": run_id, "mode_label": row["mode_label"], **_origin(row)}
+        return cast("JobState", {**named, "status": row["status"], "cause": row["cause"], **progress})
 
     def cancel(self, run_id: str, cause: str, unless: Callable[[Connection], bool] = never) -> bool:
         """End the job of an unfinished run as a failure with a cause; False if there is no such job.
@@ -489,6 +511,14 @@ class Jobs:
             attempt.end()
         self._handling.publish(job)
         return True
+
+    def cancel_or_refuse(self, run_id: str, named: str) -> JobState:
+        """Cancel a run and return its state; ``TransitionError`` with the name of the run if it is over."""
+        cancelled = self.cancel(run_id, CANCELLED)
+        state = self.state(run_id)
+        if not cancelled:
+            raise TransitionError(f"{named} is {state['status']}: there is nothing to cancel")
+        return state
 
     def counts(self) -> dict[str, int]:
         with self.database.read() as connection:

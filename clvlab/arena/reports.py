@@ -13,7 +13,6 @@ from clvlab.api.backtests import (
     BacktestListResponse,
     BacktestReport,
     BacktestRunResponse,
-    BacktestState,
     BacktestStatistics,
     BacktestSummary,
     BeatCloseStatistics,
@@ -21,6 +20,7 @@ from clvlab.api.backtests import (
     MeanStatistics,
     MedianStatistics,
 )
+from clvlab.api.runs import JobState
 from clvlab.arena.caps import Budget
 from clvlab.arena.jobs import CANCELLED, Jobs
 from clvlab.arena.pages import page_of
@@ -234,17 +234,11 @@ class BacktestReports:
             self.settle(wanted)
         return wanted.answer
 
-    def state(self, wanted: ReportRequest) -> BacktestState:
+    def state(self, wanted: ReportRequest) -> JobState:
         """Return the progress of a request, with the key by which it can be withdrawn."""
-        state = self._state(wanted.run_id)
-        state["key"] = wanted.key
-        return state
+        return {**self.jobs.state(wanted.run_id), "key": wanted.key}
 
-    def _state(self, run_id: str) -> BacktestState:
-        named = {"backtest_id": backtest_id(run_id), "mode_label": "Backtest"}
-        return cast("BacktestState", {**named, **self.jobs.state(run_id)})
-
-    def withdraw(self, backtest_id: str, key: str) -> BacktestState:
+    def withdraw(self, backtest_id: str, key: str) -> JobState:
         """Withdraw a request by its key; a backtest without further requests is cancelled.
 
         Raises
@@ -264,7 +258,7 @@ class BacktestReports:
             return reports.withdraw(connection, key, run_id) > 0
 
         self.jobs.cancel(run_id, CANCELLED, unless=others)
-        return self._state(run_id)
+        return self.jobs.state(run_id)
 
     def report(self, backtest_id: str) -> BacktestReport:
         found = self._stored_report(backtest_id)
@@ -273,13 +267,13 @@ class BacktestReports:
             raise UnknownBacktestError(f"backtest {backtest_id!r} has no report yet: ask for it first")
         return found
 
-    def look(self, backtest_id: str) -> BacktestReport | BacktestState:
+    def look(self, backtest_id: str) -> BacktestReport | JobState:
         """Return the stored report, or the progress of the backtest; ``UnknownBacktestError`` with the cause if it failed."""
         found = self._stored_report(backtest_id)
         if found is not None:
             return found
         run_id, status = self._run(backtest_id)
-        state = self._state(run_id)
+        state = self.jobs.state(run_id)
         if status == RunStatus.FAILED:
             raise UnknownBacktestError(f"backtest {backtest_id} has no report, it failed: {state['cause']}; ask for it again")
         return state

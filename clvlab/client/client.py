@@ -15,7 +15,6 @@ from clvlab.api.backtests import (
     BacktestListResponse,
     BacktestReport,
     BacktestRunResponse,
-    BacktestState,
     StrategyInfo,
     StrategyListResponse,
 )
@@ -25,7 +24,6 @@ from clvlab.api.competitions import (
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
-    CompetitionProgress,
     CompetitionStartResponse,
     CompetitionStateResponse,
     CompetitionStatusResponse,
@@ -40,9 +38,9 @@ from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackLis
 from clvlab.api.runs import (
     DecisionListResponse,
     InspectorRecord,
+    JobState,
     ProofArtifactResponse,
     RunListResponse,
-    RunProgress,
     VerifyResponse,
 )
 from clvlab.client.http import HttpCaller, path_of, query_of, raise_for_problem
@@ -220,10 +218,10 @@ class Client(HttpCaller):
         """Run a competition of the caller, and return when it is finalized."""
         return self._post(CompetitionStartResponse, "competitions", competition_id, "start")
 
-    def start_async(self, competition_id: str) -> CompetitionProgress:
+    def start_async(self, competition_id: str) -> JobState:
         """Start a competition of the caller without waiting; ``follow`` its run, or read the competition again."""
         headers = {"Prefer": "respond-async"}
-        return self._post(CompetitionProgress, "competitions", competition_id, "start", headers=headers)
+        return self._post(JobState, "competitions", competition_id, "start", headers=headers)
 
     def cancel_competition(self, competition_id: str) -> CompetitionStatusResponse:
         """Cancel the run of a running competition of the caller; the competition returns to its status before the start."""
@@ -296,7 +294,7 @@ class Client(HttpCaller):
         policy: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         **fields: Any,
-    ) -> BacktestRunResponse | BacktestState:
+    ) -> BacktestRunResponse | JobState:
         """Backtest a template over several fixtures of a pack, or all; further fields of PackBacktestRequest by name.
 
         A request that takes more than a second continues on the service: its answer has a ``status``, and a ``key`` by which
@@ -305,7 +303,7 @@ class Client(HttpCaller):
         own = {"strategy": strategy, "params": dict(params or {}), "policy": None if policy is None else dict(policy)}
         body = {"pack_id": pack_id, "fixture_ids": None if fixture_ids is None else list(fixture_ids)} | own | fields
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        return cast("BacktestRunResponse | BacktestState", self._post(dict, "backtests", body=body, headers=headers))
+        return cast("BacktestRunResponse | JobState", self._post(dict, "backtests", body=body, headers=headers))
 
     def wait_for_report(self, backtest_id: str) -> BacktestReport:
         """Wait until a backtest is sealed, and return its report.
@@ -321,9 +319,9 @@ class Client(HttpCaller):
                 return cast("BacktestReport", found)
             time.sleep(_POLL_S)
 
-    def cancel_backtest(self, backtest_id: str, key: str) -> BacktestState:
+    def cancel_backtest(self, backtest_id: str, key: str) -> JobState:
         """Withdraw a request for a backtest by its key; the backtest is cancelled unless another caller requested it too."""
-        return self._post(BacktestState, "backtests", backtest_id, "cancel", headers={"Idempotency-Key": key})
+        return self._post(JobState, "backtests", backtest_id, "cancel", headers={"Idempotency-Key": key})
 
     def backtests(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         """List stored backtests, newest first."""
@@ -402,11 +400,11 @@ class Client(HttpCaller):
         """Read the proof card of a run."""
         return self._get(ProofArtifactResponse, "runs", run_id)
 
-    def progress(self, run_id: str) -> RunProgress:
+    def progress(self, run_id: str) -> JobState:
         """Read the progress of a run."""
-        return self._get(RunProgress, "runs", run_id, "progress")
+        return self._get(JobState, "runs", run_id, "progress")
 
-    def follow(self, run_id: str) -> Iterator[RunProgress]:
+    def follow(self, run_id: str) -> Iterator[JobState]:
         """Return the progress of a run at each change, until it is sealed or has failed.
 
         Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,8 +13,11 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from pydantic import WithJsonSchema
 
+from clvlab.api.runs import JobState
 from clvlab.arena.application import Application
+from clvlab.arena.jobs import RETRY_AFTER_S
 from clvlab_service.bodies import JsonRoute
+from clvlab_service.negotiation import Responses
 from clvlab_service.pool import BoundedPool
 
 _bearer = HTTPBearer(
@@ -114,15 +117,14 @@ def _preference(
 Prefer = Annotated[Preference, Depends(_preference)]
 
 
-OVER = ("sealed", "failed", "removed")
-"""Statuses of a finished run."""
-
 LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path to ask at."}}
 ACCEPTED = LOCATION | {
     "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
     "Preference-Applied": {"schema": {"type": "string"}, "description": "The part of `Prefer` that was followed."},
 }
 """Headers of an answer while the work continues."""
+JOB: Responses = {202: {"model": JobState, "headers": ACCEPTED, "description": "Still at work; ask again at `Location`"}}
+"""Declaration of the answer while the work continues."""
 
 
 def path_here(request: Request, path: str) -> str:
@@ -147,9 +149,9 @@ async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s:
     return bool(done)
 
 
-def accepted_response(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
-    """Answer that the work continues, with the address of its state."""
-    headers = {"Location": path_here(request, path), "Retry-After": "1"}
+def accepted_response(request: Request, state: JobState, path: str, prefer: Preference | None = None) -> JSONResponse:
+    """Answer that the work continues, with the address of what it makes."""
+    headers = {"Location": path_here(request, path), "Retry-After": str(RETRY_AFTER_S)}
     if prefer is not None and prefer.applied:
         headers["Preference-Applied"] = prefer.applied
     return JSONResponse(state, 202, headers)

@@ -30,6 +30,8 @@ OWNED = [
     ("GET", "/agents/instances"),
     ("GET", "/agents/instances/i"),
     ("GET", "/agents/instances/i/runtime-events"),
+    ("POST", "/agents/instances/i/cancel"),
+    ("DELETE", "/agents/instances/i"),
     ("GET", "/me"),
     ("POST", "/me/packs"),
     ("GET", "/me/packs"),

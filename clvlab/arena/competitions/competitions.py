@@ -31,7 +31,7 @@ from clvlab.arena.competitions.requests import (
 )
 from clvlab.arena.competitions.roster import Registration
 from clvlab.arena.events import EventKind
-from clvlab.arena.jobs import CANCELLED, Jobs
+from clvlab.arena.jobs import CANCELLED, Jobs, until_over
 from clvlab.arena.pages import MAX_PAGE, cursor_of, position_of
 from clvlab.arena.runs.binding import bind
 from clvlab.arena.runs.runs import StoredRuns
@@ -293,7 +293,10 @@ class Competitions(CompetitionLaunch):
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             if row["status"] != start:
-                raise TransitionError(f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}")
+                error = TransitionError(
+                    f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}"
+                )
+                raise until_over(error) if row["status"] == CompetitionStatus.RUNNING else error
             rows.change(connection, competition_id, status=end)
         return pick(CompetitionStatusResponse, {"competition_id": competition_id, "status": end.value})
 

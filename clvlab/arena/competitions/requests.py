@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from clvlab.arena.jobs import until_over
 from clvlab.errors import NotOwnerError, NotStartableError, UnknownCompetitionError, WindowError
 from clvlab.law.closing import Window
 from clvlab.law.schema import SAFE_INTEGER
@@ -176,4 +177,5 @@ def require_owned(row: CompetitionRow | None, competition_id: str, caller: str) 
 
 def require_startable(row: CompetitionRow) -> None:
     if row["status"] not in MUTABLE:
-        raise NotStartableError("not_startable", f"competition {row['competition_id']} is {row['status']} and can't start")
+        error = NotStartableError("not_startable", f"competition {row['competition_id']} is {row['status']} and can't start")
+        raise until_over(error) if row["status"] == CompetitionStatus.RUNNING else error

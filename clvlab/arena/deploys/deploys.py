@@ -15,20 +15,31 @@ from clvlab.api.competitions import (
     AgentInstance,
     DeployResponse,
     InstanceListResponse,
+    InstanceRecord,
     InstanceSummary,
     PreflightCheck,
     RuntimeEventsResponse,
 )
+from clvlab.api.runs import JobState
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.deploys.config import DeployConfig, deployed_agent, pin, resolve, without_effect
 from clvlab.arena.deploys.job import live_spec_of, runtime_event, spec_of
+from clvlab.arena.jobs import OVER, Jobs, until_over
 from clvlab.arena.live import payload_of
 from clvlab.arena.pages import page_of
 from clvlab.arena.runs.binding import Bound, PackSource, bind
 from clvlab.arena.runs.entrants import config_hash_of, misfits, unused_keys
 from clvlab.arena.runs.in_database import enter
 from clvlab.arena.uploads.packs import Packs
-from clvlab.errors import BindingError, ClvlabError, IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
+from clvlab.errors import (
+    BindingError,
+    ClvlabError,
+    IdempotencyConflictError,
+    NotDeletableError,
+    PageError,
+    PreflightError,
+    UnknownInstanceError,
+)
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import SAFE_INTEGER
@@ -36,7 +47,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.proof.manifest import RunStarted
 from clvlab.runs.live.feed import LiveFeed, is_genuine
 from clvlab.runs.spec import settings_in
-from clvlab.store import instances, runs
+from clvlab.store import instances, runs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.instances import InstanceRow
 from clvlab.store.jobs import JobPayload
@@ -165,6 +176,7 @@ class Deploys:
     budget: Budget
     caps: Caps
     live: LiveFeed
+    jobs: Jobs
 
     def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
         """Check a configuration by name, store it as an instance, and queue its run; return before the run is sealed.
@@ -213,17 +225,18 @@ class Deploys:
                 )
             instance = instances.row(connection, used[1])
             run = None if instance is None else runs.row(connection, instance["run_id"])
-        if instance is None or run is None or run["status"] == RunStatus.FAILED:
-            cause = "it is gone" if run is None else run["cause"]
+        gone = instance is None or instance["owner"] is None or run is None
+        if gone or run["status"] == RunStatus.FAILED:
+            cause = "it is gone" if gone else run["cause"]
             detail = f"the deploy under idempotency key {key!r} failed for good ({cause}): take a new key"
             raise IdempotencyConflictError("prior_attempt", detail)
         return pick(DeployResponse, instance["record"])
 
-    def _store(self, owner: str, config: DeployConfig, checked: Preflight, fingerprint: str, key: str | None) -> AgentInstance:
+    def _store(self, owner: str, config: DeployConfig, checked: Preflight, fingerprint: str, key: str | None) -> InstanceRecord:
         instance_id, now = "inst_" + self.new_id(), self.clock()
         launch = self._launch(config, checked, instance_id)
         started, run_id = launch.started, launch.started["run_id"]
-        record: AgentInstance = {
+        record: InstanceRecord = {
             "instance_id": instance_id,
             "owner": owner,
             "template": config.strategy,
@@ -265,7 +278,32 @@ class Deploys:
 
     def instance(self, caller: str, instance_id: str) -> AgentInstance:
         with self.database.read() as connection:
-            return _own_instance(connection, instance_id, caller)
+            record = _own_instance(connection, instance_id, caller)
+            return {**record, "run_status": _run_status(connection, record)}
+
+    def cancel(self, caller: str, instance_id: str) -> JobState:
+        """Cancel the run of the caller's instance; ``TransitionError`` if it is over."""
+        with self.database.read() as connection:
+            run_id = _own_instance(connection, instance_id, caller)["run_id"]
+        return self.jobs.cancel_or_refuse(run_id, f"the run of instance {instance_id}")
+
+    def delete(self, caller: str, instance_id: str) -> None:
+        """Delete the caller's instance and its runtime events; its run and its idempotency key stay on record.
+
+        Raises
+        ------
+        NotDeletableError
+            ``in_use``: its run is not over.
+        """
+        with self.database.write() as connection:
+            record = _own_instance(connection, instance_id, caller, lock=True)
+            status = _run_status(connection, record)
+            if status not in OVER:
+                detail = f"the run of instance {instance_id} is {status}: cancel it, or wait until it is over"
+                raise until_over(NotDeletableError("in_use", detail))
+            instances.remove(connection, instance_id)
+            if status == RunStatus.SEALED:
+                usage.weigh(connection, record["run_id"])  # the events no longer count
 
     def page(
         self, caller: str, strategy: str | None = None, cursor: str | None = None, limit: int = 50
@@ -302,8 +340,12 @@ def _agent(config: DeployConfig) -> Any:
     return deployed_agent(config, str(config.agent_id))
 
 
-def _own_instance(connection: Connection, instance_id: str, caller: str) -> AgentInstance:
-    row = instances.row(connection, instance_id)
+def _own_instance(connection: Connection, instance_id: str, caller: str, *, lock: bool = False) -> InstanceRecord:
+    row = instances.row(connection, instance_id, lock=lock)
     if row is None or row["owner"] is None or row["owner"] != caller:
         raise UnknownInstanceError(f"unknown instance {instance_id!r}")
     return row["record"]
+
+
+def _run_status(connection: Connection, record: InstanceRecord) -> Any:
+    return runs.statuses(connection, [record["run_id"]])[record["run_id"]]

@@ -22,6 +22,7 @@ import orjson
 from clvlab.agents.isolation.sandbox import CLVLAB, can_lock_in
 from clvlab.api.answer import pick
 from clvlab.api.packs import UploadedPack, UploadedPackList
+from clvlab.arena.jobs import until_over
 from clvlab.arena.uploads.intake import IncomingUpload, Places, UploadLimits
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab.arena.uploads.worker import ANSWER, MADE, SETTINGS
@@ -246,7 +247,9 @@ class Uploads:
                 shadowed = pack_id in self.catalog.entries()  # then the catalog's pack is used instead
                 user = None if shadowed else rows.user(connection, owner, pack_id, row["content_hash"])
                 if user is not None:
-                    raise UploadConflictError("in_use", f"pack {pack_id!r} is used by {user}, which is not over")
+                    name, is_running = user
+                    error = UploadConflictError("in_use", f"pack {pack_id!r} is used by {name}, which is not over")
+                    raise until_over(error) if is_running else error
                 rows.delete(connection, owner, pack_id)
                 if target.exists():
                     target.rename(trash.path / "pack")

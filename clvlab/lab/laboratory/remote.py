@@ -13,7 +13,7 @@ import httpx2
 from websockets.exceptions import ConnectionClosed
 
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, names_template
-from clvlab.api.runs import RunProgress
+from clvlab.api.runs import JobState
 from clvlab.arena import packs
 from clvlab.arena.deploys.config import DeployConfig
 from clvlab.base.names import no_argument
@@ -271,7 +271,7 @@ class LiveProgress:
     outcome = facts
 
 
-def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> RunProgress:
+def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> JobState:
     try:
         while (state := client.progress(run_id))["status"] in _UNDER_WAY:
             try:

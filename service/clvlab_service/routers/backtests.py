@@ -10,12 +10,13 @@ from fastapi import APIRouter, Body, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from clvlab.api.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState
+from clvlab.api.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
+from clvlab.api.runs import JobState
+from clvlab.arena.jobs import OVER
 from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
 from clvlab_service.bodies import JsonRoute
 from clvlab_service.deps import (
-    ACCEPTED,
-    OVER,
+    JOB,
     ApplicationDep,
     BacktestPool,
     CursorQuery,
@@ -47,9 +48,6 @@ _EXAMPLES: Any = {
     },
 }
 _QUICK_S = 1.0
-_UNDER_WAY: Responses = {
-    202: {"model": BacktestState, "headers": ACCEPTED, "description": "Still running; ask again at `Location`"}
-}
 _PAGE: Responses = {200: {"description": "One page without scripts", "content": {"text/html": {"schema": {"type": "string"}}}}}
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description="Identifies one backtest, and withdraws it.")
@@ -59,7 +57,7 @@ _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description
     "",
     operation_id="runBacktest",
     response_model=BacktestRunResponse,
-    responses=_UNDER_WAY
+    responses=JOB
     | problems(
         413,
         507,
@@ -110,7 +108,7 @@ def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: Pa
     "/{backtest_id}",
     operation_id="getBacktest",
     response_model=BacktestReport,
-    responses=_UNDER_WAY | problems(410, s404="Unknown backtest, or one that failed; the problem says why"),
+    responses=JOB | problems(410, s404="Unknown backtest, or one that failed; the problem says why"),
 )
 def report(request: Request, backtest_id: str, application: ApplicationDep) -> Any:
     """Read a report, or the progress of a backtest that still runs."""
@@ -123,7 +121,7 @@ def report(request: Request, backtest_id: str, application: ApplicationDep) -> A
     operation_id="cancelBacktest",
     responses=problems(410, 422, s403="The key did not ask for this backtest", s404="Unknown backtest", s409="It is over"),
 )
-def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _Key]) -> BacktestState:
+def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _Key]) -> JobState:
     """Withdraw a request by its idempotency key, or by the key in its answer.
 
     The backtest is cancelled if nobody else asked for it.
