@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
@@ -137,6 +137,7 @@ class CompetitionConfigSnapshot(Answer):
     execution_mode: str
     pack_id: str | None
     fixture_id: int | None
+    fixture_ids: NotRequired[list[int] | Literal["all"]]
     scoring_window: str | None
     division: str | None
 

@@ -254,7 +254,7 @@ class Application:
         self.competitions = Competitions(database, packs, self.jobs, self.runs, starts, clock, new_id, caps)
         self.event_log = EventLog(database)
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live, self.jobs)
-        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
+        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget, caps)
         self.leaderboard = GlobalLeaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.forest = Forest(self.leaderboard, self.decisions)

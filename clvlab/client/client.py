@@ -262,6 +262,14 @@ class Client(HttpCaller):
         """Read an instance of the caller."""
         return self._get(AgentInstance, "agents", "instances", instance_id)
 
+    def cancel_instance(self, instance_id: str) -> JobState:
+        """Cancel the run of an instance of the caller, also one that follows a match."""
+        return self._post(JobState, "agents", "instances", instance_id, "cancel")
+
+    def delete_instance(self, instance_id: str) -> None:
+        """Delete an instance of the caller whose run is over, and its runtime events; the run stays verifiable."""
+        self._delete("agents", "instances", instance_id)
+
     def instances(self, cursor: str | None = None, limit: int = 50, *, strategy: str | None = None) -> InstanceListResponse:
         """List the caller's instances, newest first."""
         return self._get(InstanceListResponse, "agents", "instances", cursor=cursor, limit=limit, strategy=strategy)
@@ -319,9 +327,13 @@ class Client(HttpCaller):
                 return cast("BacktestReport", found)
             time.sleep(_POLL_S)
 
-    def cancel_backtest(self, backtest_id: str, key: str) -> JobState:
-        """Withdraw a request for a backtest by its key; the backtest is cancelled unless another caller requested it too."""
-        return self._post(JobState, "backtests", backtest_id, "cancel", headers={"Idempotency-Key": key})
+    def cancel_backtest(self, backtest_id: str, key: str | None = None) -> JobState:
+        """Withdraw a request for a backtest by its key, or without one all requests of the token's owner.
+
+        The backtest is cancelled unless another caller requested it too.
+        """
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return self._post(JobState, "backtests", backtest_id, "cancel", headers=headers)
 
     def backtests(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         """List stored backtests, newest first."""

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from pydantic import WithJsonSchema
 
+from clvlab.api.answer import JsonObject
 from clvlab.api.runs import JobState
 from clvlab.arena.application import Application
 from clvlab.arena.jobs import RETRY_AFTER_S
@@ -43,6 +44,11 @@ async def _principal(request: Request, _: Annotated[object, Security(_bearer)]) 
     return principal
 
 
+async def _any_principal(request: Request) -> str | None:
+    principal: str | None = request.state.principal
+    return principal
+
+
 ApplicationDep = Annotated[Application, Depends(_application)]
 BacktestPool = Annotated[BoundedPool, Depends(_pool("backtests"))]
 ProofPool = Annotated[BoundedPool, Depends(_pool("proofs"))]
@@ -53,6 +59,10 @@ MeasuresPool = Annotated[BoundedPool, Depends(_pool("measures"))]
 UploadPool = Annotated[BoundedPool, Depends(_pool("uploads"))]
 CurrentPrincipal = Annotated[str, Depends(_principal)]
 """DID of the caller, on an ``AuthenticatedRoute``."""
+AnyPrincipal = Annotated[str | None, Depends(_any_principal)]
+"""DID of the caller, or ``None`` without a token, on an ``OpenRoute``."""
+WITH_OR_WITHOUT_TOKEN: JsonObject = {"security": [{}, {"bearer": []}]}
+"""Declaration of an ``OpenRoute``."""
 
 CursorQuery = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the previous page.")]
 PageSizeQuery = Annotated[int, Query(ge=1, le=200, description="Entries per page.")]
@@ -64,14 +74,24 @@ SAFE_INTEGER = 2**53 - 1
 class AuthenticatedRoute(JsonRoute):
     """Verifies the token before the framework reads the body."""
 
+    needs_token = True
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
         async def authenticated(request: Request) -> Response:
-            request.state.principal = await request.app.state.auth.principal(request.headers.get("authorization"))
+            header = request.headers.get("authorization")
+            is_anybody = header is None and not self.needs_token
+            request.state.principal = None if is_anybody else await request.app.state.auth.principal(header)
             return await handler(request)
 
         return authenticated
+
+
+class OpenRoute(AuthenticatedRoute):
+    """Verifies a token if there is one: a caller with a bad one must not take the work for its own."""
+
+    needs_token = False
 
 
 # The time for which a request waits for work that continues without it, by its header ``Prefer`` (RFC 7240).

@@ -189,7 +189,7 @@ class Competitions(CompetitionLaunch):
             "competition_id": competition_id,
             "owner": owner,
             "status": CompetitionStatus.DRAFT,
-            "config": config.model_dump(mode="json"),
+            "config": config.snapshot(),
             "roster_size": config.roster_size,
             "created_ts_ms": self.clock(),
             **self._frozen(owner, config),
@@ -207,9 +207,11 @@ class Competitions(CompetitionLaunch):
         if config.pack_id is None:
             if config.fixture_id is not None:
                 raise BindingError(f"fixture_id {config.fixture_id} needs the pack_id that it belongs to")
+            if config.fixture_ids not in (None, "all"):
+                raise BindingError(f"fixture_ids {config.fixture_ids!s:.80} need the pack_id that they belong to")
             return {}
         try:
-            return bind(self.catalog.seen_by(owner), config.pack_id, config.fixture_id).payload()
+            return bind(self.catalog.seen_by(owner), config.pack_id, config.fixture_id, config.fixture_ids).payload()
         except PackError as error:
             raise BindingError(f"the replay binding can't be resolved: {error}") from error
 

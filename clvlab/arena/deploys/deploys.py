@@ -22,7 +22,7 @@ from clvlab.api.competitions import (
 )
 from clvlab.api.runs import JobState
 from clvlab.arena.caps import Budget, Caps
-from clvlab.arena.deploys.config import DeployConfig, deployed_agent, pin, resolve, without_effect
+from clvlab.arena.deploys.config import DeployConfig, deployed_agent, pin, resolve, scope_faults, without_effect
 from clvlab.arena.deploys.job import live_spec_of, runtime_event, spec_of
 from clvlab.arena.jobs import OVER, Jobs, until_over
 from clvlab.arena.live import payload_of
@@ -91,7 +91,8 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
         wrong["strategy"] = f"unknown strategy {config.strategy!r}: use one of {', '.join(TEMPLATES)}"
     if "strategy" in wrong:
         config = config.model_copy(update={"strategy": _STAND_IN, "params": {}})
-    wrong = without_effect(config) | wrong
+    unknown_scope = scope_faults(set(body) - set(DeployConfig.model_fields))
+    wrong = without_effect(config) | wrong | unknown_scope
     full, wrong_params = _outcome(lambda: resolve(config))
     agent = None
     if wrong_params is None and full is not None:
@@ -99,13 +100,22 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
     _, policy = _outcome(lambda: settings_in(config, PolicyEnvelope))
     _, window = _outcome(lambda: settings_in(config, Window))
     own, binding = _outcome(lambda: _binding(config, catalog))
-    if agent is not None and own is not None and not {"pack_id", "fixture_id"} & set(wrong):
+    if agent is not None and own is not None and not {"pack_id", "fixture_id", "fixture_ids"} & set(wrong):
         wrong_params = misfits([agent], own).get(agent.identity.agent_id)
     wrong |= {"params": wrong_params} if wrong_params else {}
     fixture, of_the_feed = _fixture_on_feed(config, live)
     together = of_the_feed | {"policy": policy, "window": window, "replay_binding": binding}
     wrong |= {name: message for name, message in together.items() if message}
-    names = [*DeployConfig.model_fields, "live_feed", "fixture_on_feed", "quota", "policy", "window", "replay_binding"]
+    names = [
+        *DeployConfig.model_fields,
+        "live_feed",
+        "fixture_on_feed",
+        "quota",
+        "policy",
+        "window",
+        "replay_binding",
+        *unknown_scope,
+    ]
     checks: list[PreflightCheck] = [{"name": name, "ok": name not in wrong, "message": wrong.get(name, "ok")} for name in names]
     sound = not any(name in wrong for name in DeployConfig.model_fields)
     return Preflight(checks, full if sound else None, own, fixture)
@@ -149,7 +159,7 @@ def _binding(config: DeployConfig, catalog: PackSource) -> Bound | None:
         if config.pack_id is not None:
             raise BindingError(f"a live deploy follows the feed, and replays no pack: leave pack_id {config.pack_id!r} out")
         return None
-    return bind(catalog, config.pack_id, config.fixture_id)
+    return bind(catalog, config.pack_id, config.fixture_id, config.fixture_ids)
 
 
 MAX_RUNTIME_EVENTS = 1000

@@ -185,8 +185,8 @@ def enter(
     """Store a run, unless it is there and must not be performed again, and commit to it; with ``payload`` store its job too.
 
     With ``lease_ms`` the run also begins, and its job is returned: it is leased to the caller. ``started`` is the payload of
-    RUN_STARTED. Without ``budget`` the bytes of the run are not limited. ``origin_id`` is the origin if the evidence does not
-    name it exactly, as for a start of a competition.
+    RUN_STARTED. A removed run keeps its owner. Without ``budget`` the bytes of the run are not limited. ``origin_id`` is the
+    origin if the evidence does not name it exactly, as for a start of a competition.
     """
     run_id, binding = started["run_id"], started["binding"]
     row = {
@@ -203,8 +203,10 @@ def enter(
         "created_ts_ms": now_ms,
         "ranked": ranked,
     }
-    if not runs.add(connection, row):
+    kept_owner = runs.add(connection, row)
+    if kept_owner is None:
         return None
+    owner = kept_owner
     if budget is not None:
         budget.require_room(connection, owner)
     log = StoredLogRows(connection, writing=True)

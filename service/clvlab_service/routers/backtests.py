@@ -8,18 +8,22 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from clvlab.api.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
 from clvlab.api.runs import JobState
 from clvlab.arena.jobs import OVER
 from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
-from clvlab_service.bodies import JsonRoute
+from clvlab.store.labels import ANYBODY
 from clvlab_service.deps import (
     JOB,
+    WITH_OR_WITHOUT_TOKEN,
+    AnyPrincipal,
     ApplicationDep,
     BacktestPool,
     CursorQuery,
+    OpenRoute,
     PageSizeQuery,
     Prefer,
     SheetPool,
@@ -29,7 +33,7 @@ from clvlab_service.deps import (
 from clvlab_service.negotiation import Responses, RevalidatedRoute
 from clvlab_service.openapi import problems
 
-router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
+router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=OpenRoute)
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
 
 _EXAMPLES: Any = {
@@ -60,16 +64,20 @@ _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description
     responses=JOB
     | problems(
         413,
+        429,
         507,
+        s401="The token is not valid",
         s400="Invalid window, agent or policy, unreadable body, or the replay failed",
         s404="`pack_id` is not in the verified catalog",
         s409="The idempotency key belongs to another backtest, or the backtest was cancelled",
         s422="The pack has no such fixture, or a field is unknown or of the wrong type",
     ),
+    openapi_extra=WITH_OR_WITHOUT_TOKEN,
 )
 async def run_backtest(
     request: Request,
     body: Annotated[BacktestRequest, Body(openapi_examples=_EXAMPLES)],
+    principal: AnyPrincipal,
     application: ApplicationDep,
     pool: BacktestPool,
     prefer: Prefer,
@@ -79,9 +87,9 @@ async def run_backtest(
 
     A body with one fixture runs the offline agent `baseline`; the answer comes when the run is sealed. A body with
     several fixtures, or a whole pack, runs any template except `llm` and `bets`; after a second the answer is 202 and
-    the run goes on.
+    the run goes on. With a token the run belongs to its owner, unless somebody has asked for the same one before.
     """
-    wanted = await run_in_threadpool(application.backtests.ask, body, key)
+    wanted = await run_in_threadpool(application.backtests.ask, body, key, principal or ANYBODY)
     if not wanted.known:
         async with pool.turn(wanted.run_id):
             inflight = pool.inflight(wanted.run_id)
@@ -119,14 +127,27 @@ def report(request: Request, backtest_id: str, application: ApplicationDep) -> A
 @router.post(
     "/{backtest_id}/cancel",
     operation_id="cancelBacktest",
-    responses=problems(410, 422, s403="The key did not ask for this backtest", s404="Unknown backtest", s409="It is over"),
+    responses=problems(
+        410,
+        s401="The token is not valid",
+        s403="The key or the caller did not ask for this backtest",
+        s404="Unknown backtest",
+        s409="It is over",
+        s422="Neither a key nor a token",
+    ),
+    openapi_extra=WITH_OR_WITHOUT_TOKEN,
 )
-def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _Key]) -> JobState:
-    """Withdraw a request by its idempotency key, or by the key in its answer.
+def cancel(
+    backtest_id: str, principal: AnyPrincipal, application: ApplicationDep, key: Annotated[str | None, _Key] = None
+) -> JobState:
+    """Withdraw a request by its idempotency key, by the key in its answer, or all requests of the token's owner.
 
     The backtest is cancelled if nobody else asked for it.
     """
-    return application.backtests.withdraw(backtest_id, key)
+    if key is None and principal is None:
+        missing = {"loc": ("header", "Idempotency-Key"), "msg": "Field required", "type": "missing", "input": None}
+        raise RequestValidationError([missing])
+    return application.backtests.withdraw(backtest_id, key, principal)
 
 
 @reports.get(
