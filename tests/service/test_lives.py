@@ -350,7 +350,7 @@ def test_of_a_kill_and_a_cancel_every_job_has_one_end(keys, emptied_postgres_url
     with serving.api(keys, emptied_postgres_url) as left:
         left.app.state.application.jobs.stop()
         created = left.competition(BOUND, ("baseline",))
-        command = [sys.executable, "-m", "tests.arena.crashing", emptied_postgres_url, created]
+        command = [sys.executable, "-m", "tests.arena.crashing", emptied_postgres_url, created, ALICE]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout.readline() == b"ready\n"
             until(lambda: left.get(f"/competitions/{created}")["status"] != "draft")
