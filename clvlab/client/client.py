@@ -373,16 +373,30 @@ class Client(HttpCaller):
 
     def upload_pack(self, path: str | Path, **about: Any) -> UploadedPack:
         """Upload an archive of a pack; or a file of odds, with ``source``, ``pack_id`` and options of the import."""
+        return cast("UploadedPack", self._upload(path, about, {}))
 
+    def _upload(self, path: str | Path, about: Mapping[str, Any], headers: Mapping[str, str]) -> object:
         def pieces() -> Iterator[bytes]:
             with Path(path).open("rb") as file:
                 while piece := file.read(_PIECE):
                     yield piece
 
-        headers = {"Content-Type": "application/octet-stream"}
-        response = self._http.post(path_of("me", "packs"), params=query_of(about), content=pieces(), headers=headers)
+        sent = {"Content-Type": "application/octet-stream", **headers}
+        response = self._http.post(path_of("me", "packs"), params=query_of(about), content=pieces(), headers=sent)
         raise_for_problem(response)
-        return cast("UploadedPack", response.json())
+        return response.json()
+
+    def upload(self, upload_id: str) -> JobState:
+        """Read how far the verification of an upload is, which was sent with ``Prefer: respond-async``."""
+        return self._get(JobState, "me", "uploads", upload_id)
+
+    def cancel_upload(self, upload_id: str) -> JobState:
+        """Cancel the verification of an upload of the caller; nothing of it is kept."""
+        return self._post(JobState, "me", "uploads", upload_id, "cancel")
+
+    def upload_pack_async(self, path: str | Path, **about: Any) -> JobState:
+        """Upload like ``upload_pack``, and return without waiting for the verification; ``upload`` reads its state."""
+        return cast("JobState", self._upload(path, about, {"Prefer": "respond-async"}))
 
     def uploaded_packs(self) -> UploadedPackList:
         """List the caller's own packs."""

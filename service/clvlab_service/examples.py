@@ -52,6 +52,7 @@ _VALUES: Mapping[str, object] = {
     "FeedHealth.quota_left": None,
     "cancelBacktest.status": "failed",
     "cancelInstance.status": "failed",
+    "cancelUpload.status": "failed",
     "CheckDetails.anchor": "the run is not anchored",
     "CheckDetails.evidence_integrity": f"SHA-256 of events.jsonl is the sealed {_EVIDENCE_HASH}",
     "CheckDetails.llm_boundary": "law and proof import each other and listed names only",

@@ -1,6 +1,7 @@
 """A process to be killed: starts a competition, performs jobs, and never ends by itself.
 
-Called with the database URL, the id of a competition, and its owner if that is not Alice; prints ``ready`` when it is about to begin.
+Called with the database URL, the id of a competition, and its owner if that is not Alice; prints ``ready`` when it is about
+to begin.
 """
 
 import sys

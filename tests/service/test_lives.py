@@ -8,7 +8,9 @@ from unittest.mock import patch
 
 import pytest
 
+from clvlab.packs.synthetic import Recipe, build
 from clvlab.runs.progress import Stage
+from tests.arena.archives import files_of, zipped
 from tests.service import serving
 from tests.service.serving import BACKTEST, BOUND, DEPLOY, assert_problem, make_entry
 from tests.service.tokens import ALICE
@@ -363,3 +365,123 @@ def test_of_a_kill_and_a_cancel_every_job_has_one_end(keys, emptied_postgres_url
         assert left.get(f"/runs/{run_id}/progress")["status"] == ("failed" if ended.status_code == 200 else "sealed")
         assert left.get(f"/competitions/{created}")["status"] == ("draft" if ended.status_code == 200 else "finalized")
         assert not left.app.state.application.jobs.run_one()
+
+
+# Uploads, which have no run.
+
+
+def send(api, archive, prefer="respond-async", **about):
+    return api.alice.post("/me/packs", content=archive, params=about, headers={"Prefer": prefer})
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("packs") / "mine"
+    build(Recipe(seed=7, fixtures=1, messages=40), folder)
+    return zipped(files_of(folder))
+
+
+@pytest.fixture
+def taking(store, keys, tmp_path):
+    with serving.api(keys, store, uploads=tmp_path / "uploads", upload_workers=1) as found:
+        yield found
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Verifications that last until they are let go."""
+    from clvlab.arena.uploads import job
+
+    let_go, verify = Event(), job.verified_upload
+
+    def verified(folder, request, limits, tell):
+        while not let_go.wait(0.02):
+            tell()
+        return verify(folder, request, limits, tell)
+
+    monkeypatch.setattr(job, "verified_upload", verified)
+    yield let_go
+    let_go.set()
+
+
+def received(folder):
+    return [*(folder / "uploads").glob(".received-*")]
+
+
+def test_an_upload_is_accepted_watched_and_kept(taking, held, archive, tmp_path):
+    accepted = send(taking, archive)
+
+    assert accepted.status_code == 202, accepted.text
+    state, at = accepted.json(), accepted.headers["location"]
+    assert state.keys() == (STATE - {"mode_label"}) | {"upload_id"}
+    assert (at, state["run_id"]) == (f"/me/uploads/{state['upload_id']}", None)
+    assert (accepted.headers["retry-after"], accepted.headers["preference-applied"]) == ("1", "respond-async")
+    until(lambda: taking.get(at, by=taking.alice)["stage"] == "opening")
+    assert taking.get("/me/packs", by=taking.alice)["packs"] == []
+    held.set()
+    until(lambda: taking.get(at, by=taking.alice)["status"] == "sealed")
+    assert taking.get(at, by=taking.alice)["pack_id"] == "mine"
+    assert taking.get("/me/packs/mine", by=taking.alice)["fixtures"]
+    assert received(tmp_path) == []
+    assert_problem(taking.alice.post(f"{at}/cancel"), 409)
+    assert taking.alice.delete("/me/packs/mine").status_code == 204
+
+
+def test_an_upload_is_cancelled_running_and_queued(taking, held, archive, tmp_path):
+    running, queued = send(taking, archive), send(taking, archive)
+    ats = [answer.headers["location"] for answer in (running, queued)]
+    until(lambda: taking.get(ats[0], by=taking.alice)["status"] == "running")
+    assert taking.get(ats[1], by=taking.alice)["status"] == "queued"
+
+    for at in reversed(ats):
+        for who, status in ((taking.nobody, 401), (taking.bob, 404)):
+            assert_problem(who.get(at), status)
+            assert_problem(who.post(f"{at}/cancel"), status)
+        ended = taking.post(f"{at}/cancel")
+        assert (ended["status"], ended["cause"]) == ("failed", "cancelled")
+        assert_problem(taking.alice.post(f"{at}/cancel"), 409)
+
+    held.set()
+    until(lambda: not taking.app.state.application.jobs._attempts._in_hand)
+    assert taking.get("/me/packs", by=taking.alice)["packs"] == []
+    assert received(tmp_path) == []
+    until(lambda: send(taking, archive, "wait=60").status_code == 201)  # the places of its owner become free
+
+
+def test_an_upload_that_is_waited_for_is_answered_as_without_a_preference(taking, archive):
+    made, again = send(taking, archive, "wait=60"), send(taking, archive, "wait=60")
+    named, damaged = send(taking, archive, "wait=60", pack_id="other"), send(taking, b"hello", "wait=60")
+
+    assert (made.status_code, again.status_code) == (201, 200)
+    assert made.headers["location"] == again.headers["location"] == "/me/packs/mine"
+    assert made.json() == again.json() == taking.get("/me/packs/mine", by=taking.alice)
+    for refused in (named, damaged):
+        assert assert_problem(refused, 400)["type"] == "urn:clvlab:problem:upload-refused"
+
+
+def test_an_upload_that_can_not_be_kept_says_why_in_its_state(taking, archive, tmp_path):
+    build(Recipe(seed=8, fixtures=1, messages=40), tmp_path / "mine")
+    send(taking, archive, "wait=60")
+    other = zipped(files_of(tmp_path / "mine"))
+
+    accepted = send(taking, other)
+    at = accepted.headers["location"]
+    until(lambda: taking.get(at, by=taking.alice)["status"] == "failed")
+
+    assert "another pack 'mine'" in taking.get(at, by=taking.alice)["cause"]
+    assert assert_problem(send(taking, other, "wait=60"), 409)["reason"] == "id_taken"
+
+
+def test_an_upload_of_a_process_that_ended_is_verified_by_the_next(keys, emptied_postgres_url, held, archive, tmp_path):
+    settings = {"uploads": tmp_path / "uploads", "shutdown_s": 1}
+    with serving.api(keys, emptied_postgres_url, **settings) as first:
+        at = send(first, archive).headers["location"]
+        until(lambda: first.get(at, by=first.alice)["status"] == "running")
+        first.app.state.application.jobs.stop(0)
+        held.set()
+        assert len(received(tmp_path)) == 1
+
+        with serving.api(keys, emptied_postgres_url, **settings) as second:
+            assert second.app.state.application.jobs.run_one(("upload",))
+            assert second.get(at, by=second.alice)["pack_id"] == "mine"
+    assert received(tmp_path) == []

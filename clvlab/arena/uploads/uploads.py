@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,7 @@ from clvlab.store.uploads import UploadRow
 _WORKER = "clvlab.arena.uploads.worker"
 _MAX_ANSWER = 1 << 16
 _MAX_REASON = 1_000
+_TELL_S = 0.5
 # The environment of the process; without the service's settings, because they may hold a password.
 _KEPT = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
@@ -55,9 +57,14 @@ class VerifiedUpload:
     bytes: int
 
 
-def verified_upload(folder: Path, request: UploadRequest, limits: UploadLimits) -> VerifiedUpload:
-    """Make a pack from a received upload, and verify it in full; ``UploadRefusedError`` names the failure. Blocks."""
-    answer = _worker_answer(folder, request, limits)
+def verified_upload(
+    folder: Path, request: UploadRequest, limits: UploadLimits, tell: Callable[[], None] = lambda: None
+) -> VerifiedUpload:
+    """Make a pack from a received upload, and verify it in full; ``UploadRefusedError`` names the failure. Blocks.
+
+    ``tell`` is called now and then; an error of it ends the verification.
+    """
+    answer = _worker_answer(folder, request, limits, tell)
     if answer.get("is_genuine") is None:
         raise UploadRefusedError(str(answer.get("refused"))[:_MAX_REASON])
     made = folder / MADE / (request.pack_id if request.source and request.pack_id else "pack")
@@ -71,7 +78,7 @@ def verified_upload(folder: Path, request: UploadRequest, limits: UploadLimits) 
     return VerifiedUpload(pack, answer["is_genuine"] is True, sum(path.stat().st_size for path in files))
 
 
-def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits) -> dict[str, object]:
+def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits, tell: Callable[[], None]) -> dict[str, object]:
     scratch = folder / "scratch"
     scratch.mkdir()
     settings = {
@@ -90,10 +97,12 @@ def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits) -
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    until = time.monotonic() + limits.timeout_s
     try:
-        status = process.wait(limits.timeout_s)
-    except subprocess.TimeoutExpired as error:
-        raise UploadRefusedError(f"it could not be verified in {limits.timeout_s} s: send less at a time") from error
+        while (status := _status(process, min(_TELL_S, until - time.monotonic()))) is None:
+            if time.monotonic() >= until:
+                raise UploadRefusedError(f"it could not be verified in {limits.timeout_s} s: send less at a time")
+            tell()
     finally:
         process.kill()
         process.wait()
@@ -107,6 +116,13 @@ def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits) -
     except orjson.JSONDecodeError:
         answer = None
     return answer if isinstance(answer, dict) else {}
+
+
+def _status(process: subprocess.Popen[bytes], within_s: float) -> int | None:
+    try:
+        return process.wait(max(0.0, within_s))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -153,10 +169,11 @@ class Uploads:
         """
         with incoming.handed_over():
             found = verified_upload(incoming.path, incoming.request, self.limits)
-            row, new = self._store(incoming.owner, found, incoming.path)
+            with self.database.write() as connection:
+                row, new = self.store(connection, incoming.owner, found, incoming.path)
         return self._info(row), new
 
-    def _store(self, owner: str, found: VerifiedUpload, scratch: Path) -> tuple[UploadRow, bool]:
+    def store(self, connection: Connection, owner: str, found: VerifiedUpload, scratch: Path) -> tuple[UploadRow, bool]:
         """Put a pack's files and row in place, while the owner's packs are locked."""
         pack = found.pack
         row: UploadRow = {
@@ -171,21 +188,20 @@ class Uploads:
             "created_ts_ms": self.clock(),
         }
         target = self._home(owner) / pack.pack_id
-        with self.database.write() as connection:
-            rows.hold(connection, owner)
-            kept = rows.of_owner(connection, owner)
-            for known in [known for known in kept if known["content_hash"] == pack.content_hash]:
-                if self._is_there(known):
-                    return known, False
-                rows.delete(connection, owner, known["pack_id"])  # its files are lost, so this upload replaces it
-                kept.remove(known)
-            self._check_room(row, kept)
-            rows.add(connection, row)
-            target.parent.mkdir(mode=0o700, exist_ok=True)
-            if target.exists():
-                target.rename(scratch / "without-a-row")
-            pack.folder.rename(target)
-            flush(target.parent)
+        rows.hold(connection, owner)
+        kept = rows.of_owner(connection, owner)
+        for known in [known for known in kept if known["content_hash"] == pack.content_hash]:
+            if self._is_there(known):
+                return known, False
+            rows.delete(connection, owner, known["pack_id"])  # its files are lost, so this upload replaces it
+            kept.remove(known)
+        self._check_room(row, kept)
+        rows.add(connection, row)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        if target.exists():
+            target.rename(scratch / "without-a-row")
+        pack.folder.rename(target)
+        flush(target.parent)
         return row, True
 
     def _check_room(self, row: UploadRow, kept: Sequence[UploadRow]) -> None:
