@@ -483,7 +483,7 @@ class Jobs:
         if outcome["cause"] == CANCELLED:
             raise RunCancelledError(run_id)
         if outcome["status"] != RunStatus.SEALED:
-            raise RunFailedError(run_id, outcome["cause"])
+            raise RunFailedError(run_id, str(outcome["cause"]))
 
     def state(self, run_id: str) -> JobState:
         """Return the state of a run, with the name of what asked for it."""

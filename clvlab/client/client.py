@@ -87,7 +87,7 @@ class Client(HttpCaller):
     ('baseline', 2)
     >>> client.evidence(run_id).count(b"\n") > client.scores(run_id).count(b"\n"), client.manifest(run_id)[:15]
     (True, b'{"commit_index"')
-    >>> "baseline (anonymous)" in {row["agent_id"] for row in client.leaderboard()["rows"]}
+    >>> "baseline" in {row["agent_id"] for row in client.leaderboard()["rows"]}
     True
     >>> client.decisions(run_id, limit=2, sort="-clv")["total"] == client.decision_frame(run_id).height
     True
@@ -131,6 +131,11 @@ class Client(HttpCaller):
     >>> deployed = client.deploy(strategy="baseline", source_mode="replay", pack_id="starter")["instance_id"]
     >>> client.instance(deployed)["template"], "events" in client.runtime_events(deployed, limit=1)
     ('baseline', True)
+    >>> [told["status"] for told in client.follow(client.instance(deployed)["run_id"])][-1]
+    'sealed'
+    >>> client.cancel_instance(deployed)
+    Traceback (most recent call last):
+    clvlab.client.http.ApiError: 409 Conflict: the run of instance ... is sealed: there is nothing to cancel
     >>> theirs = client.create_competition(config, roster_size=2)["competition_id"]
     >>> begun = client.register(theirs, "b", "baseline") and client.start_async(theirs)
     >>> [told["status"] for told in client.follow(begun["run_id"])][-1]
@@ -140,6 +145,7 @@ class Client(HttpCaller):
     clvlab.client.http.ApiError: 409 Conflict: competition ... is finalized: there is nothing to cancel
     >>> client.me()["competitions"] > 1, len(client.instances(strategy="baseline")["instances"]) > 0
     (True, True)
+    >>> client.delete_instance(deployed)
 
     Uploads of packs, where the operator accepts them; ``pack.zip`` is a pack:
 
@@ -147,6 +153,9 @@ class Client(HttpCaller):
     >>> [own["pack_id"] for own in client.uploaded_packs()["packs"]] == [kept], client.uploaded_pack(kept)["admitted"]
     (True, False)
     >>> client.delete_uploaded_pack(kept)
+    >>> upload_id = client.upload_pack_async("pack.zip")["upload_id"]
+    >>> client.upload(upload_id)["status"] in ("queued", "running", "sealed")
+    True
     >>> client.close()
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -169,7 +169,7 @@ async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s:
     return bool(done)
 
 
-def accepted_response(request: Request, state: JobState, path: str, prefer: Preference | None = None) -> JSONResponse:
+def accepted_response(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
     """Answer that the work continues, with the address of what it makes."""
     headers = {"Location": path_here(request, path), "Retry-After": str(RETRY_AFTER_S)}
     if prefer is not None and prefer.applied:

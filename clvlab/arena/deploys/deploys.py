@@ -235,9 +235,9 @@ class Deploys:
                 )
             instance = instances.row(connection, used[1])
             run = None if instance is None else runs.row(connection, instance["run_id"])
-        gone = instance is None or instance["owner"] is None or run is None
-        if gone or run["status"] == RunStatus.FAILED:
-            cause = "it is gone" if gone else run["cause"]
+        is_gone = instance is None or instance["owner"] is None
+        if instance is None or run is None or is_gone or run["status"] == RunStatus.FAILED:
+            cause = "it is gone" if run is None or is_gone else run["cause"]
             detail = f"the deploy under idempotency key {key!r} failed for good ({cause}): take a new key"
             raise IdempotencyConflictError("prior_attempt", detail)
         return pick(DeployResponse, instance["record"])

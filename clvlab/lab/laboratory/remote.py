@@ -119,7 +119,7 @@ class HttpBackend:
             except KeyboardInterrupt:
                 client.cancel_backtest(made["backtest_id"], str(made.get("key")))
                 raise
-        return self.open_run(made["run_id"])
+        return self.open_run(str(made["run_id"]))
 
     def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         if executor is not None:
