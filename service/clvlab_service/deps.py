@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from pydantic import WithJsonSchema
 
-from clvlab.api.answer import JsonObject
 from clvlab.api.runs import JobState
 from clvlab.arena.application import Application
 from clvlab.arena.jobs import RETRY_AFTER_S
@@ -61,8 +60,6 @@ CurrentPrincipal = Annotated[str, Depends(_principal)]
 """DID of the caller, on an ``AuthenticatedRoute``."""
 AnyPrincipal = Annotated[str | None, Depends(_any_principal)]
 """DID of the caller, or ``None`` without a token, on an ``OpenRoute``."""
-WITH_OR_WITHOUT_TOKEN: JsonObject = {"security": [{}, {"bearer": []}]}
-"""Declaration of an ``OpenRoute``."""
 
 CursorQuery = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the previous page.")]
 PageSizeQuery = Annotated[int, Query(ge=1, le=200, description="Entries per page.")]
@@ -89,7 +86,10 @@ class AuthenticatedRoute(JsonRoute):
 
 
 class OpenRoute(AuthenticatedRoute):
-    """Verifies a token if there is one: a caller with a bad one must not take the work for its own."""
+    """Verifies a token if there is one: a caller with a bad one must not take the work for its own.
+
+    The document names no security scheme, as generated clients would then refuse callers without a token.
+    """
 
     needs_token = False
 

@@ -18,7 +18,6 @@ from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
 from clvlab.store.labels import ANYBODY
 from clvlab_service.deps import (
     JOB,
-    WITH_OR_WITHOUT_TOKEN,
     AnyPrincipal,
     ApplicationDep,
     BacktestPool,
@@ -72,7 +71,6 @@ _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description
         s409="The idempotency key belongs to another backtest, or the backtest was cancelled",
         s422="The pack has no such fixture, or a field is unknown or of the wrong type",
     ),
-    openapi_extra=WITH_OR_WITHOUT_TOKEN,
 )
 async def run_backtest(
     request: Request,
@@ -87,7 +85,8 @@ async def run_backtest(
 
     A body with one fixture runs the offline agent `baseline`; the answer comes when the run is sealed. A body with
     several fixtures, or a whole pack, runs any template except `llm` and `bets`; after a second the answer is 202 and
-    the run goes on. With a token the run belongs to its owner, unless somebody has asked for the same one before.
+    the run goes on. A bearer token is optional: the run belongs to its owner, unless somebody
+    has asked for the same one before.
     """
     wanted = await run_in_threadpool(application.backtests.ask, body, key, principal or ANYBODY)
     if not wanted.known:
@@ -135,12 +134,11 @@ def report(request: Request, backtest_id: str, application: ApplicationDep) -> A
         s409="It is over",
         s422="Neither a key nor a token",
     ),
-    openapi_extra=WITH_OR_WITHOUT_TOKEN,
 )
 def cancel(
     backtest_id: str, principal: AnyPrincipal, application: ApplicationDep, key: Annotated[str | None, _Key] = None
 ) -> JobState:
-    """Withdraw a request by its idempotency key, by the key in its answer, or all requests of the token's owner.
+    """Withdraw a request by its idempotency key, by the key in its answer, or without a key by a bearer token.
 
     The backtest is cancelled if nobody else asked for it.
     """
