@@ -474,7 +474,7 @@ class Jobs:
 
     def expect(self, job: Job | None) -> None:
         """Keep a job that was stored with a lease, after the transaction, for the caller that settles its run."""
-        if job is not None:
+        if job is not None and job.attempt:
             self._attempts.expect(job)
 
     def require_sealed(self, run_id: str) -> None:

@@ -208,8 +208,10 @@ class BacktestReports:
         known = self._stored_report(backtest_id(spec.run_id)) is not None
         return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known, owner)
 
-    def enter(self, wanted: ReportRequest, *, at_once: bool = False) -> None:
+    def enter(self, wanted: ReportRequest, *, at_once: bool = False) -> bool:
         """Store a request; the first one for a backtest also stores its run and job, which belong to its owner.
+
+        Return whether it is the first one, also after a failure.
 
         With ``at_once`` the run begins in the same transaction, and the caller settles it next.
         """
@@ -231,6 +233,7 @@ class BacktestReports:
             started, lease_ms = wanted.spec.started, self.jobs.lease(at_once=at_once)
             job = enter(connection, started, wanted.owner, now, budget=self.budget, payload=payload, lease_ms=lease_ms)
         self.jobs.expect(job)
+        return job is not None
 
     def settle(self, wanted: ReportRequest) -> BacktestRunResponse:
         """Wait until a stored request is answered; perform its job here if no other worker does. Blocks."""

@@ -217,6 +217,30 @@ def test_a_cancelled_start_begins_again_under_a_new_commitment(served, slow):
     assert owners(served)[ALICE] == {"committed": 2, "sealed": 1, "abandoned": 1, "open": 0}
 
 
+def test_a_cancelled_backtest_is_performed_again_while_its_first_worker_hangs(keys, monkeypatch):
+    from clvlab.arena import run_jobs
+
+    let_go, begun, perform = Event(), [], run_jobs.perform
+
+    def hanging(spec, commitment, tell):
+        begun.append(spec.run_id)
+        if len(begun) == 1:
+            let_go.wait()
+        return perform(spec, commitment, tell)
+
+    monkeypatch.setattr(run_jobs, "perform", hanging)
+    with serving.api(keys, public_workers=2) as served:
+        job = Job(served, "backtest")
+        until(lambda: begun)
+        job.cancel()
+
+        again = served.nobody.post("/backtests", json=BACKTEST, headers={"Prefer": "wait=20"})
+
+        let_go.set()
+    assert again.status_code == 200, again.text
+    assert len(begun) == 2
+
+
 def test_an_owner_with_four_live_runs_cancels_one_and_starts_another(served):
     jobs = [Job(served, "live-deploy") for _ in range(3)] + [Job(served, "live-competition")]
     refused = served.alice.post("/agents/deploy", json=LIVE_DEPLOY)

@@ -91,10 +91,15 @@ async def run_backtest(
     wanted = await run_in_threadpool(application.backtests.ask, body, key, principal or ANYBODY)
     if not wanted.known:
         async with pool.turn(wanted.run_id):
-            inflight = pool.inflight(wanted.run_id)
+            inflight = joined = pool.inflight(wanted.run_id)
             with nullcontext() if inflight else pool.place():
-                await run_in_threadpool(application.backtests.enter, wanted, at_once=inflight is None and pool.is_free)
-                inflight = inflight or pool.submit(wanted.run_id, partial(application.backtests.settle, wanted))
+                at_once = inflight is None and pool.is_free
+                is_new = await run_in_threadpool(application.backtests.enter, wanted, at_once=at_once)
+                settle = partial(application.backtests.settle, wanted)
+                inflight = inflight or pool.submit(wanted.run_id, settle)
+            if is_new and inflight is joined:  # which is about an attempt that was cancelled
+                with pool.place():
+                    inflight = pool.submit(wanted.run_id, settle)
         if not await wait_for(inflight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
             state = await run_in_threadpool(application.backtests.state, wanted)
             if state["status"] not in OVER:
