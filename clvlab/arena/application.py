@@ -39,9 +39,8 @@ from clvlab.arena.runs.results import RunResults
 from clvlab.arena.runs.runs import StoredRuns
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream
 from clvlab.arena.uploads.intake import UploadLimits
-from clvlab.arena.uploads.job import UploadJobs
 from clvlab.arena.uploads.packs import Packs
-from clvlab.arena.uploads.uploads import Uploads
+from clvlab.arena.uploads.uploads import UploadJobs, Uploads
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError
 from clvlab.log.note import Signer

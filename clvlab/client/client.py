@@ -154,8 +154,11 @@ class Client(HttpCaller):
     (True, False)
     >>> client.delete_uploaded_pack(kept)
     >>> upload_id = client.upload_pack_async("pack.zip")["upload_id"]
-    >>> client.upload(upload_id)["status"] in ("queued", "running", "sealed")
-    True
+    >>> while client.upload(upload_id)["status"] in ("queued", "running"):
+    ...     pass
+    >>> client.cancel_upload(upload_id)
+    Traceback (most recent call last):
+    clvlab.client.http.ApiError: 409 Conflict: upload ... is sealed: there is nothing to cancel
     >>> client.close()
     """
 

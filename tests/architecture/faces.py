@@ -12,7 +12,7 @@ from clvlab import errors
 from clvlab.arena.application import Application
 from clvlab.arena.installation import Extra
 from clvlab.arena.uploads.intake import IncomingUpload
-from clvlab.arena.uploads.job import UploadJobs
+from clvlab.arena.uploads.uploads import UploadJobs
 from clvlab.cli import app as commands
 
 SERVE = "clvlab_service.server.serve"

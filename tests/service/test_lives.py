@@ -414,16 +414,16 @@ def taking(store, keys, tmp_path):
 @pytest.fixture
 def held(monkeypatch):
     """Verifications that last until they are let go."""
-    from clvlab.arena.uploads import job
+    from clvlab.arena.uploads import uploads
 
-    let_go, verify = Event(), job.verified_upload
+    let_go, verify = Event(), uploads.verified_upload
 
     def verified(folder, request, limits, tell):
         while not let_go.wait(0.02):
             tell()
         return verify(folder, request, limits, tell)
 
-    monkeypatch.setattr(job, "verified_upload", verified)
+    monkeypatch.setattr(uploads, "verified_upload", verified)
     yield let_go
     let_go.set()
 
