@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from clvlab.api.answer import Answer, BodyAnswer, Hash, JsonObject, ProofMode, ReplayBinding
-from clvlab.api.runs import ProofArtifactResponse, RunProgress, RunStatus
+from clvlab.api.runs import ProofArtifactResponse, RunStatus
 
 # Bodies of deployed agents.
 
@@ -50,7 +50,7 @@ class PreflightCheck(Answer):
     message: str
 
 
-class AgentInstance(Answer):
+class InstanceRecord(Answer):
     """The stored record of a deployed agent."""
 
     instance_id: str
@@ -65,6 +65,12 @@ class AgentInstance(Answer):
     replay_binding: ReplayBinding | None
     run_id: str
     created_ts_ms: int
+
+
+class AgentInstance(InstanceRecord):
+    """A deployed agent: its stored record, and the status of its run."""
+
+    run_status: RunStatus
 
 
 class InstanceSummary(Answer):
@@ -121,12 +127,6 @@ class CompetitionStartResponse(CompetitionStatusResponse):
     replay_binding: ReplayBinding | None
 
 
-class CompetitionProgress(RunProgress):
-    """A competition whose run continues."""
-
-    competition_id: str
-
-
 class CompetitionConfigSnapshot(Answer):
     """The configuration as created."""
 
@@ -137,6 +137,7 @@ class CompetitionConfigSnapshot(Answer):
     execution_mode: str
     pack_id: str | None
     fixture_id: int | None
+    fixture_ids: NotRequired[list[int] | Literal["all"]]
     scoring_window: str | None
     division: str | None
 

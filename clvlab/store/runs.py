@@ -9,7 +9,7 @@ from itertools import islice
 from struct import pack
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, exists, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, exists, func, select, tuple_, update
 
 from clvlab.api.competitions import AgentErrorCause
 from clvlab.api.runs import EvidenceHashes, Lineage, Metrics
@@ -116,14 +116,21 @@ _MARK = _CHANGE.where(runs.c.status != RunStatus.SEALED)
 _SEALED = select(runs.c.manifest).where(_IS, runs.c.status == RunStatus.SEALED)
 
 
-def add(connection: Connection, values: Mapping[str, object]) -> bool:
-    """Record a run before its tape is opened; return whether it must be performed, as it is new, had failed or was removed."""
-    added = insert(connection, runs).on_conflict_do_nothing().returning(runs.c.run_id)
-    if connection.execute(added, {"status": RunStatus.QUEUED, **values}).first() is not None:
-        return True
+def add(connection: Connection, values: Mapping[str, object]) -> str | None:
+    """Record a run before its tape is opened; return its owner if it must be performed: it is new, had failed or was removed.
+
+    A run that had failed belongs to its new owner; of one that was removed, the log keeps the result of its first.
+    """
+    added = insert(connection, runs).on_conflict_do_nothing().returning(runs.c.owner)
+    found = connection.execute(added, {"status": RunStatus.QUEUED, **values}).first()
+    if found is not None:
+        return str(found.owner)
     again = {"status": values.get("status", RunStatus.QUEUED), "cause": None, "ranked": values["ranked"]}
+    owner = case((runs.c.manifest_hash.is_(None), values["owner"]), else_=func.coalesce(runs.c.owner, values["owner"]))
     revived = _CHANGE.where(runs.c.status.in_((RunStatus.FAILED, RunStatus.REMOVED)))
-    return connection.execute(revived, {"of_run": values["run_id"], **again}).rowcount == 1
+    changed = revived.values(owner=owner, **again).returning(runs.c.owner)
+    found = connection.execute(changed, {"of_run": values["run_id"]}).first()
+    return None if found is None else str(found.owner)
 
 
 def name_pack(connection: Connection, run_id: str, pack_id: str, content_hash: str) -> None:

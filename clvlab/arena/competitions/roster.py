@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from clvlab.agents.registry import template
 from clvlab.api.answer import ignored, pick
-from clvlab.api.competitions import AgentInstance, AgentRegisterResponse, RosterEntry
+from clvlab.api.competitions import AgentRegisterResponse, InstanceRecord, RosterEntry
 from clvlab.arena.competitions.requests import MUTABLE, AgentEntry, require_owned
 from clvlab.arena.deploys.config import DeployConfig, deployed_agent
 from clvlab.arena.runs.binding import PackSource, bind
@@ -53,7 +53,7 @@ def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> Rost
     return {**pinned, "config_hash": config_hash_of(rostered_agent(pinned).identity)}
 
 
-def _record(connection: Connection, instance_id: str, caller: str) -> AgentInstance:
+def _record(connection: Connection, instance_id: str, caller: str) -> InstanceRecord:
     row = instances.row(connection, instance_id)
     if row is None or row["owner"] is None:
         raise UnknownInstanceError(f"unknown instance {instance_id!r}")
@@ -163,7 +163,7 @@ class Registration:
         if row["pack_id"] is None or not names_ticks(agent):
             return
         try:
-            bound = bind(self.packs, row["pack_id"], row["fixture_id"])
+            bound = bind(self.packs, row["pack_id"], row["fixture_id"], row["fixture_ids"])
         except PackError:  # the start will report it
             return
         for agent_id, cause in misfits([agent], bound).items():

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
@@ -17,20 +18,26 @@ from starlette.requests import ClientDisconnect
 from clvlab.api.answer import JsonObject
 from clvlab.api.leaderboard import MeResponse
 from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
+from clvlab.api.runs import JobState
 from clvlab.arena.fixtures import FixtureFilter
+from clvlab.arena.jobs import OVER
 from clvlab.arena.tables import PAGE
 from clvlab.arena.uploads.archive import EMPTY
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab.errors import UploadRefusedError
 from clvlab_service.deps import (
+    JOB,
     LOCATION,
     SAFE_INTEGER,
     ApplicationDep,
     AuthenticatedRoute,
     CurrentPrincipal,
     CursorQuery,
+    Prefer,
     UploadPool,
+    accepted_response,
     path_here,
+    wait_for,
 )
 from clvlab_service.json_lists import ReadPlace
 from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RevalidatedRoute, RowsQuery, arrow_response
@@ -131,7 +138,9 @@ _KEPT: Responses = {
     "",
     operation_id="uploadPack",
     status_code=201,
+    response_model=UploadedPack,
     responses=_KEPT
+    | JOB
     | problems(
         401,
         413,
@@ -150,10 +159,11 @@ async def upload(
     about: Annotated[UploadRequest, Query()],
     application: ApplicationDep,
     pool: UploadPool,
-) -> UploadedPack:
+    prefer: Prefer,
+) -> Any:
     """Upload a pack as an archive (zip, tar or tar.gz), or with `source` a file to import.
 
-    It is verified before the answer.
+    It is verified before the answer, unless `Prefer` asks for an answer sooner.
     """
     uploads, ends_s = application.uploads, time.monotonic() + request.app.state.settings.upload_receive_s
     uploads.require_place(principal)  # a refusal now costs nothing, and the client need not send the body
@@ -162,14 +172,28 @@ async def upload(
         first = await anext((chunk async for chunk in stream if chunk), None)
     if first is None:
         raise UploadRefusedError(EMPTY)
-    incoming = await run_in_threadpool(uploads.receive, principal, about)
+    incoming, jobs, is_settled_here = await run_in_threadpool(uploads.receive, principal, about), None, True
     try:
         async with _in_time(request, ends_s):
             async for data in _pieces(first, stream):
                 await run_in_threadpool(incoming.write, data)
-        found, new = await pool.run(application.uploads.keep, incoming)
+        if prefer.wait_s is None:
+            found, new = await pool.run(uploads.keep, incoming)
+        else:
+            jobs = application.upload_jobs
+            with pool.place():
+                upload_id = await run_in_threadpool(jobs.enter, incoming, at_once=pool.is_free)
+                inflight = pool.submit(upload_id, partial(jobs.settle, upload_id, incoming), principal)
+                is_settled_here = False
     finally:
-        await run_in_threadpool(incoming.discard)
+        if is_settled_here:
+            await run_in_threadpool(incoming.discard)
+    if jobs is not None:
+        if not await wait_for(inflight, prefer, None):
+            state = await run_in_threadpool(jobs.state, principal, upload_id)
+            if state["status"] not in OVER:
+                return accepted_response(request, state, f"/me/uploads/{upload_id}", prefer)
+        found, new = await run_in_threadpool(jobs.result, principal, upload_id)
     response.status_code = 201 if new else 200
     response.headers["Location"] = path_here(request, f"{PATH}/{quote(found['pack_id'], safe='')}")
     return found
@@ -197,6 +221,24 @@ async def _pieces(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[b
             yield bytes(pieces)
             pieces.clear()
     yield bytes(pieces)
+
+
+uploaded_router = APIRouter(prefix="/me/uploads", tags=["uploads"], route_class=AuthenticatedRoute)
+_UNKNOWN_JOB = "The caller has no such upload, or the service takes no uploads"
+
+
+@uploaded_router.get("/{upload_id}", operation_id="getUpload", responses=problems(401, s404=_UNKNOWN_JOB))
+def upload_state(upload_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> JobState:
+    """Read how far the verification of an upload is. Its `pack_id` is there when the pack is kept."""
+    return application.upload_jobs.state(principal, upload_id)
+
+
+@uploaded_router.post(
+    "/{upload_id}/cancel", operation_id="cancelUpload", responses=problems(401, s404=_UNKNOWN_JOB, s409="It is over")
+)
+def cancel_upload(upload_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> JobState:
+    """Cancel the verification of an upload. Nothing of it is kept."""
+    return application.upload_jobs.cancel(principal, upload_id)
 
 
 @uploads_router.get("", operation_id="listUploadedPacks", responses=problems(401, s404=_OFF))

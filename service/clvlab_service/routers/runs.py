@@ -14,10 +14,10 @@ from pydantic import BeforeValidator
 from clvlab.api.runs import (
     DecisionListResponse,
     InspectorRecord,
+    JobState,
     ProofArtifactResponse,
     RunKind,
     RunListResponse,
-    RunProgress,
     RunStatus,
     VerifyResponse,
 )
@@ -89,7 +89,7 @@ async def card(run_id: str, application: ApplicationDep) -> ProofArtifactRespons
 
 
 @router.get("/{run_id}/progress", operation_id="getProgress", responses=problems(s404="Unknown run"))
-def progress(run_id: str, application: ApplicationDep) -> RunProgress:
+def progress(run_id: str, application: ApplicationDep) -> JobState:
     """Read the progress of a run. The WebSocket of the same path sends every change."""
     return application.jobs.state(run_id)
 
