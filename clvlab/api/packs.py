@@ -130,7 +130,9 @@ class UploadedPack(Answer):
     fixtures: list[int]
     bytes: Annotated[int, Field(description="Size of all its files.")]
     admitted: Annotated[bool, Field(description="Whether the catalog has it, so that runs over it count on the leaderboard.")]
+    owner: str
     created_ts_ms: int
+    updated_ts_ms: Annotated[int, Field(description="The time of the upload, because a pack never changes.")]
 
 
 class UploadedPackList(Answer):

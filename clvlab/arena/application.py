@@ -160,7 +160,7 @@ class Retention:
         while run_ids := self._old(before):
             for run_id in run_ids:
                 with self.database.write() as connection:
-                    freed += usage.remove(connection, run_id)
+                    freed += usage.remove(connection, run_id, self.clock())
                 removed += 1
         return removed, freed
 

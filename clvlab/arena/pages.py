@@ -10,7 +10,7 @@ from clvlab.store import runs
 from clvlab.store.database import Connection
 
 _T = TypeVar("_T", bound=Mapping[str, Any])
-MAX_PAGE = 200
+PAGE, MAX_PAGE = 100, 200
 
 
 def page_of(

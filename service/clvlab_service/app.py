@@ -123,7 +123,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     log, metrics = logger(settings.log_level), RequestMetrics()
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
-    app.state.boards = BoundedCache(_BOARDS_BYTES, len)
+    app.state.boards = BoundedCache(_BOARDS_BYTES, lambda board: len(board.body))
     app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
     for router in (*_PAGES, catalog.assets_router, *_ROUTERS):  # pages first: they match only requests that prefer a page

@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clvlab_service.errors import ending_problem, two_lengths_problem, unexpected_problem
+from clvlab_service.negotiation import OF_GZIP
 from clvlab_service.telemetry import RequestMetrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -169,6 +170,7 @@ class _Exchange:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             self._name_what_it_varies_by(headers)
+            _weaken(headers)
             headers["X-Request-ID"] = self.request_id
         elif message["type"] == "websocket.close":
             self.status = message.get("code", 1000)
@@ -187,3 +189,10 @@ class _Exchange:
         missing = [name for name in (*self.vary, *(["Accept"] if by_form else [])) if name.lower() not in named]
         if missing:
             headers.add_vary_header(", ".join(missing))
+
+
+def _weaken(headers: MutableHeaders) -> None:
+    """Weaken the tag of an answer that the service compressed: it names other bytes (RFC 9110, section 8.8.1)."""
+    tag = headers.get("etag", "")
+    if tag.startswith('"') and "content-encoding" in headers and not tag.endswith(OF_GZIP):
+        headers["ETag"] = f"W/{tag}"

@@ -166,7 +166,7 @@ def test_the_first_migration_makes_the_schema_that_databases_at_0010_have(writte
 def test_a_database_at_0010_is_upgraded_with_its_runs_rows_and_log(written_at_0010):
     application = Application(written_at_0010)
 
-    (competition,) = application.competitions.all()
+    (competition,) = application.competitions.page()[0]
     (row,) = application.leaderboard.rows()["rows"]
     verified = application.runs.verify(competition["run_id"])
 

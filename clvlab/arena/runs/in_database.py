@@ -225,7 +225,7 @@ def enter(
 def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
     """Mark a run as running and return its commitment; an abandoned commitment is replaced by a new one."""
     row = runs.row(connection, run_id, lock=True)
-    runs.mark(connection, run_id, RunStatus.RUNNING)
+    runs.mark(connection, run_id, RunStatus.RUNNING, ts_ms=now_ms)
     if row is None or row["commit_index"] is None:
         return Commitment(run_id)
     index = recommit(StoredLogRows(connection, writing=True), run_id, now_ms)
@@ -239,9 +239,9 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
     if row is None or row["status"] in (RunStatus.SEALED, RunStatus.FAILED):  # another worker has ended the run
         return
     if row["manifest_hash"] is not None:  # the run was sealed and then removed, and the log keeps its result
-        runs.mark(connection, run_id, RunStatus.REMOVED, cause)
+        runs.mark(connection, run_id, RunStatus.REMOVED, cause, ts_ms=now_ms)
         return
-    runs.mark(connection, run_id, RunStatus.FAILED, cause)
+    runs.mark(connection, run_id, RunStatus.FAILED, cause, ts_ms=now_ms)
     if row["commit_index"] is not None:
         abandon(StoredLogRows(connection, writing=True), run_id, ABANDONED, now_ms)
 

@@ -30,7 +30,7 @@ from clvlab_service.deps import (
     path_here,
 )
 from clvlab_service.json_lists import ReadPlace
-from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RevalidatedRoute, RowsQuery, arrow_response
+from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RevalidatedRoute, RowsQuery, arrow_response, link_next
 from clvlab_service.openapi import problems
 from clvlab_service.settings import Settings
 
@@ -81,6 +81,7 @@ def pack(pack_id: str, application: ApplicationDep) -> ReplayPackInfo:
 async def fixtures(
     pack_id: str,
     request: Request,
+    response: Response,
     form: FormDep,
     application: ApplicationDep,
     place: ReadPlace,
@@ -100,7 +101,9 @@ async def fixtures(
     wanted = FixtureFilter(market, after, before)
     if form is Form.ARROW:
         return arrow_response(request, await place.run(application.packs.fixtures_as_arrow, pack_id, wanted, cursor, limit))
-    return await place.run(application.packs.fixtures, pack_id, wanted, cursor, limit or PAGE)
+    found = await place.run(application.packs.fixtures, pack_id, wanted, cursor, limit or PAGE)
+    link_next(request, response, cursor=found["next_cursor"])
+    return found
 
 
 # ``/me/packs``.
