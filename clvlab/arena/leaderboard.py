@@ -29,8 +29,8 @@ from clvlab.report.svg import interval_cell, scale, scale_axis
 from clvlab.statistics import Clusters, estimates
 from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
-from clvlab.store.labels import ANYBODY, Knowledge
 from clvlab.store.labels import CAUSALITIES as CAUSALITIES
+from clvlab.store.labels import Knowledge
 from clvlab.store.runlog import StoredLogRows
 from clvlab.store.standings import ResultRow, Row, StandingRow
 from clvlab.store.standings import RowQuery as RowQuery
@@ -153,7 +153,7 @@ def _results(connection: Connection, run_id: str, claimed: FixtureClaims) -> lis
         found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
         if found.verified:
             known = {result["agent_id"]: result for result in standings.results_of(connection, run_id)}
-            return [_with_knowledge(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
+            return [_with_knowledge(result, known) for result in results(found, row, claim)]
     for key, content_hash, fixture_id in standings.brought(connection, run_id):
         claim(key, content_hash, [fixture_id])  # damaged or removed runs keep their earlier result
     return [result if run is None else {**result, "failing": True} for result in standings.results_of(connection, run_id)]

@@ -323,12 +323,15 @@ def agent_errors_of(connection: Connection, run_id: str) -> list[AgentErrorCause
     return rows(connection, query, AgentErrorCause)
 
 
-def which(agent_id: str | None = None, **columns: str | None) -> list[ColumnElement[bool]]:
+_Conditions = tuple[list[ColumnElement[bool]], Table | None]
+"""Conditions on rows, and the table whose order of creation is read, unless it is their own."""
+
+
+def which(agent_id: str | None = None, **columns: str | None) -> _Conditions:
     equal = [runs.c[name] == value for name, value in columns.items() if value is not None]
     if agent_id is None:
-        return equal
-    scored = select(agent_results.c.run_id).where(agent_results.c.agent_id == agent_id)
-    return [*equal, runs.c.run_id.in_(scored)]
+        return equal, None
+    return [*equal, agent_results.c.run_id == runs.c.run_id, agent_results.c.agent_id == agent_id], agent_results
 
 
 class RunLife(TypedDict):
@@ -354,9 +357,14 @@ def page(
     after: tuple[int, str] | None,
     limit: int,
     where: Sequence[ColumnElement[bool]] = (),
+    along: Table | None = None,
 ) -> list[_T]:
-    """Return the rows of a table that meet all conditions and come before ``after`` (created_ts_ms, key), newest first."""
-    order = (table.c.created_ts_ms, table.c[key])
+    """Return the rows of a table that meet all conditions and come before ``after`` (created_ts_ms, key), newest first.
+
+    ``along`` is another table with these two columns, joined by a condition.
+    """
+    created = table if along is None else along
+    order = (created.c.created_ts_ms, created.c[key])
     query = select(*columns(table, kind)).where(*where)
     if after is not None:
         query = query.where(tuple_(*order) < tuple_(*after))

@@ -53,6 +53,7 @@ class _AgentRow(Sums):
 
 class ResultRow(_AgentRow):
     run_id: str
+    created_ts_ms: int
     fixtures: int
     proof_mode: str
     source_mode: str

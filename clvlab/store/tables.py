@@ -336,6 +336,7 @@ agent_results = Table(
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("agent_id", Name, primary_key=True),
     Column("owner", Name, nullable=False),
+    Column("created_ts_ms", BigInteger, nullable=False),  # of the run, for lists of an agent's runs
     *(Column(name, BigInteger, nullable=False) for name in Sums.__annotations__),
     Column("fixtures", BigInteger, nullable=False),  # number of fixtures that the run added first
     Column("proof_mode", Name, nullable=False),
@@ -343,7 +344,7 @@ agent_results = Table(
     Column("failing", Boolean, nullable=False),  # a blocking check of the run failed
     *_facts(),
     Index(None, "owner", "config_hash"),
-    Index(None, "agent_id", "run_id"),
+    Index(None, "agent_id", "created_ts_ms", "run_id"),
 )
 
 # Fixtures that a row of the leaderboard already counts; a repetition does not add them again.

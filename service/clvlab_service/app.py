@@ -66,8 +66,10 @@ def install_docs_page(app: FastAPI) -> None:
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")
 _STREAM_WORKERS, _HANDSHAKES = 2, 100  # threads that read for streams, and callers that may wait for one
 _EXPOSED = (
+    "Accept-Ranges",
     "Allow",
     "Content-Disposition",
+    "Content-Range",
     "ETag",
     "Link",
     "Location",

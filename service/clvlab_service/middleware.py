@@ -7,6 +7,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
+from http import HTTPStatus
 from secrets import token_hex
 from types import MappingProxyType
 
@@ -146,6 +147,7 @@ class _Exchange:
         self.vary: tuple[str, ...] = ()
         self.both: Collection[str] = ()
         self._receive, self._send = receive, send
+        self._known_tags = headers.get(b"if-none-match", b"").decode("latin-1")
         length = headers.get(b"content-length", b"")
         self._declared, self._received = int(length) if _LENGTH.fullmatch(length) else 0, 0
 
@@ -170,7 +172,7 @@ class _Exchange:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             self._name_what_it_varies_by(headers)
-            _weaken(headers)
+            self._weaken_tag(headers)
             headers["X-Request-ID"] = self.request_id
         elif message["type"] == "websocket.close":
             self.status = message.get("code", 1000)
@@ -190,9 +192,11 @@ class _Exchange:
         if missing:
             headers.add_vary_header(", ".join(missing))
 
-
-def _weaken(headers: MutableHeaders) -> None:
-    """Weaken the tag of an answer that the service compressed: it names other bytes (RFC 9110, section 8.8.1)."""
-    tag = headers.get("etag", "")
-    if tag.startswith('"') and "content-encoding" in headers and not tag.endswith(OF_GZIP):
-        headers["ETag"] = f"W/{tag}"
+    def _weaken_tag(self, headers: MutableHeaders) -> None:
+        """Weaken the tag of an answer that the service compressed, because it names other bytes (RFC 9110, section 8.8.1)."""
+        tag = headers.get("etag", "")
+        if not tag.startswith('"') or tag.endswith(OF_GZIP):
+            return
+        known_as_weak = self.status == HTTPStatus.NOT_MODIFIED and f"W/{tag}" in self._known_tags
+        if known_as_weak or "content-encoding" in headers:
+            headers["ETag"] = f"W/{tag}"

@@ -253,7 +253,7 @@ def requested_range(request: Request, tag: str, size: int) -> range | None:
     HTTPException
         The answer has no byte of the range (416).
     """
-    found = _BYTES_UNIT.fullmatch(request.headers.get("range", ""))
+    found = _BYTES_UNIT.fullmatch(",".join(request.headers.getlist("range")))
     if found is None or request.headers.get("if-range", tag).strip() != tag:
         return None
     first, last = (_position(text) for text in found.groups())

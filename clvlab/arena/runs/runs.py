@@ -261,7 +261,7 @@ class StoredRuns:
     def page(self, cursor: str | None = None, limit: int = 50, wanted: RunFilter | None = None) -> RunListResponse:
         with self.database.read() as connection:
             conditions = runs.which(**asdict(wanted or RunFilter()))
-            found, next_cursor = page_of(connection, run_table, RunSummary, "run_id", cursor, limit, conditions)
+            found, next_cursor = page_of(connection, run_table, RunSummary, "run_id", cursor, limit, *conditions)
         return {"runs": found, "next_cursor": next_cursor}
 
 

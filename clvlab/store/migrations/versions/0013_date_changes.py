@@ -22,25 +22,26 @@ _INDEXES = (
     ("instances", ("owner", "template", "created_ts_ms")),
     ("runs", ("kind", "created_ts_ms")),
     ("runs", ("status", "created_ts_ms")),
-    ("agent_results", ("agent_id", "run_id")),
+    ("agent_results", ("agent_id", "created_ts_ms", "run_id")),
 )
 _LEADING = (
     ("ix_standings_leading_rank_key", ("rank_key",)),
     ("ix_standings_leading_hindsight_possible", ("hindsight_possible", "rank_key")),
 )
 _DATED = {
-    "runs": "coalesce((SELECT max(anchors.updated_ts_ms) FROM anchors WHERE anchors.run_id = runs.run_id), sealed_ts_ms, "
+    ("agent_results", "created_ts_ms"): "(SELECT created_ts_ms FROM runs WHERE runs.run_id = agent_results.run_id)",
+    ("runs", "updated_ts_ms"): "coalesce((SELECT updated_ts_ms FROM anchors WHERE anchors.run_id = runs.run_id), sealed_ts_ms, "
     "created_ts_ms)",
-    "competitions": "coalesce((SELECT max(ts) FROM competition_events WHERE competition_events.competition_id = "
-    "competitions.competition_id), created_ts_ms)",
+    ("competitions", "updated_ts_ms"): "coalesce((SELECT max(ts) FROM competition_events AS log "
+    "WHERE log.competition_id = competitions.competition_id), created_ts_ms)",
 }
 
 
 def upgrade() -> None:
     """Date existing rows by their last known event, and count the entries of the log, which stay as they are."""
-    for table, dated in _DATED.items():
-        op.add_column(table, sa.Column("updated_ts_ms", sa.BigInteger(), nullable=False, server_default="0"))
-        op.execute(sa.text(f"UPDATE {table} SET updated_ts_ms = {dated}"))  # noqa: S608  # constants
+    for (table, column), dated in _DATED.items():
+        op.add_column(table, sa.Column(column, sa.BigInteger(), nullable=False, server_default="0"))
+        op.execute(sa.text(f"UPDATE {table} SET {column} = {dated}"))  # noqa: S608  # constants
     op.create_table(
         "log_counts",
         sa.Column("idx", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -66,5 +67,5 @@ def downgrade() -> None:
     name, table, columns = _OLDER
     op.create_index(op.f(name), table, list(columns))
     op.drop_table("log_counts")
-    for table in _DATED:
-        op.drop_column(table, "updated_ts_ms")
+    for table, column in _DATED:
+        op.drop_column(table, column)
