@@ -14,7 +14,7 @@ down_revision = "0012"
 branch_labels = None
 depends_on = None
 
-_OLDER = ("ix_competitions_status", "competitions", ("status",))
+_OLDER = ("ix_competitions_status", "competitions", "status")
 _INDEXES = (
     ("competitions", ("status", "created_ts_ms", "competition_id")),
     ("competitions", ("owner", "created_ts_ms", "competition_id")),
@@ -54,8 +54,8 @@ def upgrade() -> None:
     for table, columns in _INDEXES:
         op.create_index(op.f(f"ix_{table}_{'_'.join(columns)}"), table, list(columns))
     leading = sa.text("first_alike = agent_id")
-    for name, columns in _LEADING:
-        op.create_index(name, "standings", list(columns), sqlite_where=leading, postgresql_where=leading)
+    for name, order in _LEADING:
+        op.create_index(name, "standings", list(order), sqlite_where=leading, postgresql_where=leading)
 
 
 def downgrade() -> None:
@@ -64,8 +64,8 @@ def downgrade() -> None:
         op.drop_index(name, "standings")
     for table, columns in _INDEXES:
         op.drop_index(op.f(f"ix_{table}_{'_'.join(columns)}"), table)
-    name, table, columns = _OLDER
-    op.create_index(op.f(name), table, list(columns))
+    name, table, column = _OLDER
+    op.create_index(op.f(name), table, [column])
     op.drop_table("log_counts")
     for table, column in _DATED:
         op.drop_column(table, column)
