@@ -59,8 +59,14 @@ class GlobalLeaderboard:
         """Return a page of ``rows``, and the cursor of the next one or None.
 
         A cursor names the last row by its place in the order, so rows that are added before it move nothing; ranks continue.
-        It replaces ``after_rank``.
+
+        Raises
+        ------
+        PageError
+            No page gave the cursor, or ``after_rank`` is stated too.
         """
+        if cursor is not None and after_rank:
+            raise PageError(f"a cursor and after_rank {after_rank} are two places: send one of them")
         rank, beyond = (after_rank, None) if cursor is None else _place_of(cursor)
         with self.database.read() as connection:
             offset = rank if beyond is None else 0

@@ -143,10 +143,13 @@ def arrow_response(request: Request, table: ArrowTable) -> Response:
 # Pages of lists: every list names its next page in a header (RFC 8288), whatever the form of its body.
 
 
-def link_next(request: Request, response: Response, **position: str | int | None) -> None:
-    """Name the next page of a list in the header ``Link``, unless its position is ``None``."""
+def link_next(request: Request, response: Response, *, replaced: str = "", **position: str | int | None) -> None:
+    """Name the next page of a list in the header ``Link``, unless its position is ``None``.
+
+    ``replaced`` is another parameter of the place of a page.
+    """
     if None not in position.values():
-        following = request.url.include_query_params(**position)
+        following = request.url.remove_query_params(replaced).include_query_params(**position)
         response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'  # RFC 8288, section 3
 
 

@@ -313,7 +313,18 @@ def test_the_leaderboard_in_pages_is_the_whole_one(api):
     assert [(row["agent_id"], row["rank"]) for row in paged] == [(row["agent_id"], row["rank"]) for row in whole]
 
 
+@pytest.mark.usefixtures("made")
+def test_pages_of_the_leaderboard_that_begin_at_a_rank_go_on_by_links(api):
+    whole = pages(api, "/leaderboard", limit=1000)[0]["rows"]
+
+    found = pages(api, "/leaderboard", after_rank=1, limit=1)
+
+    assert [row for page in found for row in page["rows"]] == whole[1:]
+
+
 @any_store
-@pytest.mark.parametrize("wrong", ["limit=0", "limit=1001", "after_rank=-1", "limit=x"])
+@pytest.mark.parametrize(
+    "wrong", ["cursor=1.AAAA&after_rank=1", "cursor=garbage", "cursor=", "limit=0", "limit=1001", "after_rank=-1", "limit=x"]
+)
 def test_pages_of_the_leaderboard_are_bounded(api, wrong):
     assert_problem(api.nobody.get(f"/leaderboard?{wrong}"), 422)

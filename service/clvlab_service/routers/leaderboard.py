@@ -64,7 +64,7 @@ def leaderboard(
     boards: BoundedCache[Board] = request.app.state.boards
     board = boards.get(key, lambda: _board(*application.leaderboard.page(cursor, after_rank, limit, wanted)))
     response = Response(board.body, headers=headers, media_type="application/json")
-    link_next(request, response, cursor=board.next_cursor)
+    link_next(request, response, replaced="after_rank", cursor=board.next_cursor)
     return response
 
 
