@@ -182,7 +182,7 @@ def test_every_setting_makes_a_difference(lab, face, name, data):
 RUN, PLAYED, INSTANCE = "/runs/{run_id}/decisions", "/competitions/{competition_id}/events", "/agents/instances/{instance_id}"
 PAGED = {"cursor": ..., "limit": 1}
 FILTERS = {
-    "/leaderboard": {"after_rank": 1, "causality": "transcript", "knowledge": "live", "grouped": "true", **PAGED},
+    "/leaderboard": {"after_rank": 1, "causality": "transcript", "knowledge": "live", "owner": BOB, "grouped": "true", **PAGED},
     "/competitions": {"status": "DRAFT", "owner": BOB, "pack_id": "season", **PAGED},
     PLAYED: {"since_seq": 3, "limit": 1},
     "/agents/instances": {"strategy": "baseline", **PAGED},

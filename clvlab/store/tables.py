@@ -380,6 +380,8 @@ standings = Table(
     Index(None, "causality", "rank_key"),
     Index(None, "knowledge", "rank_key"),
     Index(None, "owner", "first_alike"),
+    Index(None, "owner", "rank_key"),
+    Index(None, "owner", "hindsight_possible", "rank_key"),
     # Rows that a grouped list shows: it never reads the others.
     *(
         Index(f"ix_standings_leading_{name}", *order, sqlite_where=_LEADING, postgresql_where=_LEADING)

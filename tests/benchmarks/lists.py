@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from tests.benchmarks.report import machine
 
 TIMES = (1, 4, 16)
 PAGE, OLD = 20, 30  # entries of a page; the oldest rows, which a filter finds
-_OWNER, _OTHER, _PACK = "did:x:old", "did:x:other", "sha256:" + "a" * 64
+_OWNER, _OTHER, _RANKED, _PACK = "did:x:old", "did:x:other", "did:x:ranked", "sha256:" + "a" * 64
 _BOARD = TypeAdapter(LeaderboardResponse)
 _CONFIG = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "roster_size": 3}
 
@@ -130,13 +131,15 @@ def reads(application: Application) -> Reads:
     def page(wanted: RowQuery, cursor: str | None = None) -> bytes:
         return _BOARD.dump_json(_BOARD.validate_python(board.page(cursor, 0, PAGE, wanted)[0]))
 
-    second = board.page(None, 0, PAGE)[1]
+    second, apart = board.page(None, 0, PAGE)[1], RowQuery(grouped=True, apart=True)
     return {
         "leaderboard": lambda: page(RowQuery()),
         "leaderboard, second page": lambda: page(RowQuery(), second),
         "leaderboard, grouped": lambda: page(RowQuery(grouped=True)),
-        "leaderboard, grouped and apart": lambda: board.keyed_rows(0, PAGE, RowQuery(grouped=True, apart=True)),
+        "leaderboard, grouped and apart": lambda: board.keyed_rows(0, PAGE, apart),
         "leaderboard by knowledge": lambda: page(RowQuery(knowledge="live")),
+        "leaderboard by owner": lambda: page(RowQuery(owner=_RANKED)),
+        "leaderboard by owner, grouped and apart": lambda: board.keyed_rows(0, PAGE, replace(apart, owner=_RANKED)),
         "competitions": lambda: listed.page(None, None, PAGE),
         "competitions by status": lambda: listed.page(CompetitionFilter(CompetitionStatus.FINALIZED), None, PAGE),
         "competitions by owner": lambda: listed.page(CompetitionFilter(owner=_OWNER), None, PAGE),
@@ -209,6 +212,8 @@ def result_of(number: int, *, old: bool) -> dict[str, Any]:
     rest = {"proof_mode": "reproducible", "source_mode": "replay", "failing": False, "commit_index": None, "sketch": None}
     sums = dict.fromkeys(SUMS, 1) | {"invalid_count": 0, "total_clv_bps": number}
     agent = {"owner": _OWNER, "agent_id": "agent old"} if number == 0 else {"owner": f"did:x:{number}", "agent_id": "agent"}
+    if 0 < number < OLD:
+        agent |= {"owner": _RANKED, "agent_id": f"agent {number}"}
     own = {"run_id": f"run_{number:08}", "max_drawdown": -number, "fixtures": 1, "knowledge": "live" if old else "history"}
     own |= {"created_ts_ms": number}
     return agent | own | sums | told | rest

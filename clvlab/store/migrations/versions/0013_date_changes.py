@@ -23,6 +23,8 @@ _INDEXES = (
     ("runs", ("kind", "created_ts_ms")),
     ("runs", ("status", "created_ts_ms")),
     ("agent_results", ("agent_id", "created_ts_ms", "run_id")),
+    ("standings", ("owner", "rank_key")),
+    ("standings", ("owner", "hindsight_possible", "rank_key")),
 )
 _LEADING = (
     ("ix_standings_leading_rank_key", ("rank_key",)),
