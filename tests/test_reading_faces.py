@@ -188,6 +188,7 @@ FILTERS = {
     "/agents/instances": {"strategy": "baseline", **PAGED},
     f"{INSTANCE}/runtime-events": {"since": 1, "limit": 1},
     "/backtests": PAGED,
+    "/replay-packs": PAGED,
     "/replay-packs/{pack_id}/fixtures": {"market": "1X2", "after": 1767400000000, "before": 1767400000000, **PAGED},
     "/runs": {"kind": "deploy", "status": "failed", "agent_id": "baseline", "pack_id": "season", "owner": BOB, **PAGED},
     RUN: {

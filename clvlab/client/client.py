@@ -51,7 +51,7 @@ from clvlab.client.http import HttpCaller, path_of, query_of, raise_for_problem
 
 _PIECE = 1 << 20
 _POLL_S = 0.2
-_MOST_COMPETITIONS, _MOST_ROWS = 200, 1000  # on one page
+_MOST_COMPETITIONS, _MOST_PACKS, _MOST_ROWS = 200, 200, 1000  # on one page
 
 
 class Client(HttpCaller):
@@ -349,7 +349,8 @@ class Client(HttpCaller):
 
     def packs(self) -> ReplayPackListResponse:
         """List the packs of the catalog."""
-        return self._get(ReplayPackListResponse, "replay-packs")
+        pages = self._pages(ReplayPackListResponse, "replay-packs", limit=_MOST_PACKS)
+        return {"packs": [pack for page in pages for pack in page["packs"]]}
 
     def pack(self, pack_id: str) -> ReplayPackInfo:
         """Read one pack."""
