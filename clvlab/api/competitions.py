@@ -50,8 +50,8 @@ class PreflightCheck(Answer):
     message: str
 
 
-class AgentInstance(Answer):
-    """The stored record of a deployed agent."""
+class InstanceRecord(Answer):
+    """The record of a deployed agent as stored, which never changes."""
 
     instance_id: str
     owner: str
@@ -67,16 +67,24 @@ class AgentInstance(Answer):
     created_ts_ms: int
 
 
+class AgentInstance(InstanceRecord):
+    """The record of a deployed agent."""
+
+    updated_ts_ms: Annotated[int, Field(description="When its run last changed: status, anchor or a verdict.")]
+
+
 class InstanceSummary(Answer):
     """An instance in a list."""
 
     instance_id: str
+    owner: str
     template: str
     config_hash: Hash
     run_id: str
     run_status: RunStatus
     replay_binding: ReplayBinding | None
     created_ts_ms: int
+    updated_ts_ms: int
 
 
 class InstanceListResponse(Answer):
@@ -178,6 +186,9 @@ class CompetitionSummaryResponse(Answer):
     status: LifecycleStatus
     config: CompetitionConfigSnapshot
     run_id: str | None
+    owner: str
+    created_ts_ms: int
+    updated_ts_ms: Annotated[int, Field(description="When status, roster or log last changed.")]
 
 
 class CompetitionStateResponse(CompetitionSummaryResponse):

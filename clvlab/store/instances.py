@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, select, update
 from typing_extensions import TypedDict
 
-from clvlab.api.competitions import AgentInstance, RuntimeEvent
+from clvlab.api.competitions import InstanceRecord, RuntimeEvent
 from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.tables import idempotency, instances, runtime_events
 
@@ -19,11 +19,11 @@ class InstanceRow(TypedDict):
     instance_id: str
     owner: str | None
     run_id: str
-    record: AgentInstance
+    record: InstanceRecord
     created_ts_ms: int
 
 
-def add(connection: Connection, record: AgentInstance) -> None:
+def add(connection: Connection, record: InstanceRecord) -> None:
     row = {name: record[name] for name in ("instance_id", "owner", "template", "run_id", "created_ts_ms")}
     connection.execute(instances.insert().values(next_event_id=1, record=record, **row))
 

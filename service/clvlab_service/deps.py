@@ -51,7 +51,9 @@ UploadPool = Annotated[BoundedPool, Depends(_pool("uploads"))]
 CurrentPrincipal = Annotated[str, Depends(_principal)]
 """DID of the caller, on an ``AuthenticatedRoute``."""
 
-CursorQuery = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the previous page.")]
+CursorQuery = Annotated[
+    str | None, Query(max_length=2000, description="Place after the previous page, from its header `Link`.")
+]
 PageSizeQuery = Annotated[int, Query(ge=1, le=200, description="Entries per page.")]
 NameQuery = Annotated[str | None, Query(max_length=200)]
 SAFE_INTEGER = 2**53 - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from clvlab.agents.registry import template
 from clvlab.api.answer import ignored, pick
-from clvlab.api.competitions import AgentInstance, AgentRegisterResponse, RosterEntry
+from clvlab.api.competitions import AgentRegisterResponse, InstanceRecord, RosterEntry
 from clvlab.arena.competitions.requests import MUTABLE, AgentEntry, require_owned
 from clvlab.arena.deploys.config import DeployConfig, deployed_agent
 from clvlab.arena.runs.binding import PackSource, bind
@@ -53,7 +53,7 @@ def pinned_entry(connection: Connection, entry: AgentEntry, caller: str) -> Rost
     return {**pinned, "config_hash": config_hash_of(rostered_agent(pinned).identity)}
 
 
-def _record(connection: Connection, instance_id: str, caller: str) -> AgentInstance:
+def _record(connection: Connection, instance_id: str, caller: str) -> InstanceRecord:
     row = instances.row(connection, instance_id)
     if row is None or row["owner"] is None:
         raise UnknownInstanceError(f"unknown instance {instance_id!r}")
@@ -135,6 +135,7 @@ class Registration:
 
     database: Database
     packs: PackSource
+    clock: Callable[[], int]
 
     def add(self, caller: str, competition_id: str, entry: AgentEntry) -> AgentRegisterResponse:
         """Pin an entry and append it to the roster; see ``Competitions.register``."""
@@ -148,6 +149,7 @@ class Registration:
                 self._require_runnable(row, pinned)
             place = {"competition_id": competition_id, "position": position, "roster_size": row["roster_size"]}
             rows.add_agent(connection, {**pinned, **place})
+            rows.change(connection, competition_id, updated_ts_ms=self.clock())
         unread = [*entry.ignored, *(f"config.{key}" for key in unused_of(pinned))]
         return {**pick(AgentRegisterResponse, pinned), **ignored(unread)}
 
@@ -156,6 +158,7 @@ class Registration:
             _mutable_row(connection, caller, competition_id, lock=True)
             if not rows.remove_agent(connection, competition_id, agent_id):
                 raise UnknownEntryError(f"no agent {agent_id!r} is on the roster of competition {competition_id}")
+            rows.change(connection, competition_id, updated_ts_ms=self.clock())
 
     def _require_runnable(self, row: CompetitionRow, pinned: RosterEntry) -> None:
         """Refuse an agent that can't run over the bound fixture, if there is one."""

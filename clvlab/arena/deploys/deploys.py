@@ -15,6 +15,7 @@ from clvlab.api.competitions import (
     AgentInstance,
     DeployResponse,
     InstanceListResponse,
+    InstanceRecord,
     InstanceSummary,
     PreflightCheck,
     RuntimeEventsResponse,
@@ -219,11 +220,11 @@ class Deploys:
             raise IdempotencyConflictError("prior_attempt", detail)
         return pick(DeployResponse, instance["record"])
 
-    def _store(self, owner: str, config: DeployConfig, checked: Preflight, fingerprint: str, key: str | None) -> AgentInstance:
+    def _store(self, owner: str, config: DeployConfig, checked: Preflight, fingerprint: str, key: str | None) -> InstanceRecord:
         instance_id, now = "inst_" + self.new_id(), self.clock()
         launch = self._launch(config, checked, instance_id)
         started, run_id = launch.started, launch.started["run_id"]
-        record: AgentInstance = {
+        record: InstanceRecord = {
             "instance_id": instance_id,
             "owner": owner,
             "template": config.strategy,
@@ -265,7 +266,8 @@ class Deploys:
 
     def instance(self, caller: str, instance_id: str) -> AgentInstance:
         with self.database.read() as connection:
-            return _own_instance(connection, instance_id, caller)
+            record = _own_instance(connection, instance_id, caller)
+            return {**record, "updated_ts_ms": runs.lives(connection, [record["run_id"]])[record["run_id"]]["updated_ts_ms"]}
 
     def page(
         self, caller: str, strategy: str | None = None, cursor: str | None = None, limit: int = 50
@@ -273,8 +275,12 @@ class Deploys:
         with self.database.read() as connection:
             own = instances.of_owner(caller, strategy)
             found, next_cursor = page_of(connection, instance_table, InstanceRow, "instance_id", cursor, limit, own)
-            statuses = runs.statuses(connection, [row["run_id"] for row in found])
-        listed = [pick(InstanceSummary, {**row["record"], "run_status": statuses[row["run_id"]]}) for row in found]
+            lives = runs.lives(connection, [row["run_id"] for row in found])
+        listed = [
+            pick(InstanceSummary, {**life, **row["record"], "run_status": life["status"]})
+            for row in found
+            for life in [lives[row["run_id"]]]
+        ]
         return {"instances": listed, "next_cursor": next_cursor}
 
     def newest_event_id(self, caller: str, instance_id: str) -> int:
@@ -302,7 +308,7 @@ def _agent(config: DeployConfig) -> Any:
     return deployed_agent(config, str(config.agent_id))
 
 
-def _own_instance(connection: Connection, instance_id: str, caller: str) -> AgentInstance:
+def _own_instance(connection: Connection, instance_id: str, caller: str) -> InstanceRecord:
     row = instances.row(connection, instance_id)
     if row is None or row["owner"] is None or row["owner"] != caller:
         raise UnknownInstanceError(f"unknown instance {instance_id!r}")

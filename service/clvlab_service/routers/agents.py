@@ -12,9 +12,10 @@ from clvlab.api.backtests import StrategyInfo, StrategyListResponse
 from clvlab.api.competitions import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEvent, RuntimeEventsResponse
 from clvlab.arena import templates
 from clvlab.arena.deploys.config import DeployConfig
+from clvlab.arena.pages import PAGE
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
 from clvlab_service.json_lists import ReadPlace, json_list
-from clvlab_service.negotiation import RevalidatedRoute
+from clvlab_service.negotiation import LIST, RevalidatedRoute, link_next
 from clvlab_service.openapi import body_schema, problems
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
@@ -62,16 +63,20 @@ def deploy(
     return application.deploys.deploy(principal, body, idempotency_key)
 
 
-@router.get("/instances", operation_id="listInstances", responses=problems(401, 422))
+@router.get("/instances", operation_id="listInstances", responses=LIST | problems(401, 422))
 def own_instances(
+    request: Request,
+    response: Response,
     principal: CurrentPrincipal,
     application: ApplicationDep,
     strategy: Annotated[str | None, Query(max_length=200, description="Only instances of this template.")] = None,
     cursor: CursorQuery = None,
-    limit: PageSizeQuery = 50,
+    limit: PageSizeQuery = PAGE,
 ) -> InstanceListResponse:
     """List the caller's instances, newest first."""
-    return application.deploys.page(principal, strategy, cursor, limit)
+    found = application.deploys.page(principal, strategy, cursor, limit)
+    link_next(request, response, cursor=found["next_cursor"])
+    return found
 
 
 @router.get(
@@ -88,7 +93,7 @@ def instance(instance_id: str, principal: CurrentPrincipal, application: Applica
     "/instances/{instance_id}/runtime-events",
     operation_id="listRuntimeEvents",
     response_model=RuntimeEventsResponse,
-    responses=problems(401, 422, s404=_UNKNOWN),
+    responses=LIST | problems(401, 422, s404=_UNKNOWN),
 )
 async def runtime_events(
     request: Request,
@@ -110,7 +115,9 @@ async def runtime_events(
         following = after + count if after + count < end else None
         return _EVENTS.dump_json(_EVENTS.validate_python(found))[1:-1], following
 
-    return await json_list(request, place, page, since, b'{"events":[', b"]}")
+    response = await json_list(request, place, page, since, b'{"events":[', b"]}")
+    link_next(request, response, since=end if end < newest else None)
+    return response
 
 
 # ``/strategies``.

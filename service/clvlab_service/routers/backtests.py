@@ -11,6 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from clvlab.api.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState
+from clvlab.arena.pages import PAGE
 from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
 from clvlab_service.bodies import JsonRoute
 from clvlab_service.deps import (
@@ -25,7 +26,7 @@ from clvlab_service.deps import (
     accepted_response,
     wait_for,
 )
-from clvlab_service.negotiation import Responses, RevalidatedRoute
+from clvlab_service.negotiation import LIST, Responses, RevalidatedRoute, link_next
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
@@ -100,10 +101,18 @@ async def run_backtest(
     return JSONResponse(wanted.answer)
 
 
-@router.get("", operation_id="listBacktests", responses=problems(422))
-def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> BacktestListResponse:
+@router.get("", operation_id="listBacktests", responses=LIST | problems(422))
+def backtests(
+    request: Request,
+    response: Response,
+    application: ApplicationDep,
+    cursor: CursorQuery = None,
+    limit: PageSizeQuery = PAGE,
+) -> BacktestListResponse:
     """List stored backtests, newest first."""
-    return application.backtests.page(cursor, limit)
+    found = application.backtests.page(cursor, limit)
+    link_next(request, response, cursor=found["next_cursor"])
+    return found
 
 
 @reports.get(
