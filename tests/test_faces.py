@@ -286,6 +286,7 @@ def alone(values, made, *left_out):
 
 ONE_WINDOW, ONE_POLICY = alone(WINDOW, window_of), alone(POLICY, PolicyEnvelope)
 STAKE = st.integers(1, 99).map(lambda stake: {"stake": stake})
+SOME_OR_ALL = st.sampled_from([[2, 3], "all"])
 SOME_FIXTURES = st.sampled_from([[1], [2, 3]])
 DRIFT = st.just("cumulative-drift")
 
@@ -514,7 +515,7 @@ FACES = {
     "compete": Face(parameters(cl.Lab.compete, "self"), compete_at("here"), OF_A_COMPETITION),
     "compete at a service": Face(
         parameters(cl.Lab.compete, "self"), compete_at("there"), OF_A_COMPETITION | {
-            "audit": st.just(value=False), "fixtures": st.just([2]),
+            "audit": st.just(value=False), "fixtures": st.sampled_from([[2], [2, 3], None]),
         }, refuses=("audit", "window", "policy"),
     ),
     "sweep": Face(
@@ -580,17 +581,22 @@ FACES = {
             "pack": st.just(OTHER), "agent": DRIFT, "fixture": st.just(2), "strategy": DRIFT, "pack_id": st.just(OTHER),
             "fixture_id": st.just(2), "source_mode": st.just("live"),
             "kelly_fraction_bps": (st.just(5_000), {"sizing": "fractional_kelly", "pack": OTHER}),
-        }, refuses=("strategy", "pack_id", "fixture_id", "source_mode"),
+            "fixture_ids": st.just([2, 3]),
+        }, refuses=("strategy", "pack_id", "fixture_id", "fixture_ids", "source_mode"),
     ),
     "deploy over HTTP": Face(
-        DeployConfig.model_fields, deploy_over_http, {"strategy": DRIFT, "pack_id": st.just(OTHER), "fixture_id": st.just(2)},
+        DeployConfig.model_fields, deploy_over_http, {
+            "strategy": DRIFT, "pack_id": st.just(OTHER), "fixture_id": st.just(2),
+            "fixture_ids": (SOME_OR_ALL, {"fixture_id": None}),
+        },
         apart={"source_mode": "a live run replays nothing: tests/service/test_live.py"}
         | dict.fromkeys((*OF_A_DEPLOY, "kelly_fraction_bps"), "a deploy of a laboratory sends it: see above"),
     ),
     "competition over HTTP": Face(
         CompetitionConfig.model_fields.keys() | AgentEntry.model_fields.keys(), compete_over_http, {
             "execution_mode": st.just("dry_run"), "pack_id": st.just(OTHER), "fixture_id": st.just(2),
-            "scoring_window": st.just("PT1H"), "agent_id": st.just("two"), "strategy": DRIFT, "config": STAKE,
+            "fixture_ids": (SOME_OR_ALL, {"fixture_id": None}), "scoring_window": st.just("PT1H"),
+            "agent_id": st.just("two"), "strategy": DRIFT, "config": STAKE,
             "proof_mode": st.just("verified"), "instance_id": st.just("of one that was deployed"),
         }, apart={
             "competition_type": LABEL, "market_scope": LABEL, "division": LABEL, "roster_size": "how many may enter",
@@ -727,9 +733,13 @@ class TestAnUnknownField:
             if name in known or name in FIELDS:
                 continue
             answer = service.alice.post(path, json=known | {name: "vermilion"})
-            named = answer.json()["ignored"] if answer.is_success else [one["loc"][-1] for one in answer.json()["errors"]]
+            named = answer.json()["ignored"] if answer.is_success else refused_fields(answer.json())
             assert answer.status_code in (200, 422)
             assert named == [name]
+
+
+def refused_fields(problem):
+    return [one["name"] for one in problem["checks"]] if "checks" in problem else [one["loc"][-1] for one in problem["errors"]]
 
 
 FIELDS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, NotRequired, TypeVar, cast
 
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypeAliasType, TypedDict
@@ -51,8 +51,9 @@ class ReplayBinding(Answer):
     """What a run replays, frozen."""
 
     pack_id: str
-    fixture_id: int
+    fixture_id: Annotated[int, Field(description="The first fixture.")]
     content_hash: Annotated[Hash, Field(description="Hash of the verified catalog entry, never the client's.")]
+    fixture_ids: NotRequired[Annotated[list[int], Field(description="All fixtures, sorted, if `fixture_ids` asked for them.")]]
 
 
 def pick(kind: type[_T], row: Mapping[str, Any]) -> _T:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 
 from clvlab.api.answer import Answer, Hash, JsonObject
-from clvlab.api.runs import AgentIdentity, Checks, Metrics, RunProgress
+from clvlab.api.runs import AgentIdentity, Checks, Metrics
 
 
 class BacktestRunResponse(Answer):
@@ -16,14 +16,6 @@ class BacktestRunResponse(Answer):
     backtest_id: str
     mode_label: Literal["Backtest"]
     run_id: str
-
-
-class BacktestState(RunProgress):
-    """A backtest without a report yet."""
-
-    backtest_id: str
-    mode_label: Literal["Backtest"]
-    key: NotRequired[Annotated[str, Field(description="Key that withdraws the request; only its author gets it.")]]
 
 
 class WindowInfo(Answer):

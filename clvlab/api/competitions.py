@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from clvlab.api.answer import Answer, BodyAnswer, Hash, JsonObject, ProofMode, ReplayBinding
-from clvlab.api.runs import ProofArtifactResponse, RunProgress, RunStatus
+from clvlab.api.runs import ProofArtifactResponse, RunStatus
 
 # Bodies of deployed agents.
 
@@ -68,8 +68,9 @@ class InstanceRecord(Answer):
 
 
 class AgentInstance(InstanceRecord):
-    """The record of a deployed agent."""
+    """A deployed agent: its stored record, and the status of its run."""
 
+    run_status: RunStatus
     updated_ts_ms: Annotated[int, Field(description="When its run last changed: status, anchor or a verdict.")]
 
 
@@ -129,12 +130,6 @@ class CompetitionStartResponse(CompetitionStatusResponse):
     replay_binding: ReplayBinding | None
 
 
-class CompetitionProgress(RunProgress):
-    """A competition whose run continues."""
-
-    competition_id: str
-
-
 class CompetitionConfigSnapshot(Answer):
     """The configuration as created."""
 
@@ -145,6 +140,7 @@ class CompetitionConfigSnapshot(Answer):
     execution_mode: str
     pack_id: str | None
     fixture_id: int | None
+    fixture_ids: NotRequired[list[int] | Literal["all"]]
     scoring_window: str | None
     division: str | None
 

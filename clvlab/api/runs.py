@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.api.answer import Answer, Hash, JsonObject
+from clvlab.api.answer import Answer, BodyAnswer, Hash, JsonObject
 from clvlab.api.leaderboard import Confidence
 
 # Bodies of the decisions of a run.
@@ -151,15 +151,27 @@ class RunInfo(Answer):
     updated_ts_ms: Annotated[int | None, Field(description="When status, anchor or a verdict last changed.")]
 
 
-class RunProgress(Answer):
-    """Progress of a run: `done` of `total` parts of a stage; `null` before the first report and after the last."""
+class JobState(BodyAnswer):
+    """A job: a run, or the verification of an upload. `done` of `total` parts of a stage; `null` before and after all reports.
 
-    run_id: str
-    status: RunStatus
-    cause: Annotated[str | None, Field(description="Why the run failed; `cancelled` if it was cancelled.")]
+    It names what the job makes, by one of `backtest_id`, `competition_id`, `instance_id` and `upload_id`.
+    """
+
+    run_id: Annotated[str | None, Field(description="Known from the start; `null` for an upload.")]
+    status: Annotated[
+        RunStatus, Field(description="`queued` and `running` change; an upload is `sealed` when its pack is kept.")
+    ]
+    cause: Annotated[str | None, Field(description="Why the job failed; `cancelled` if it was cancelled.")]
     stage: Annotated[Literal["opening", "deciding", "sealing", "keeping"] | None, Field(description="In this order.")]
     done: int | None
     total: int | None
+    mode_label: NotRequired[Annotated[str, Field(description="Mode of the run.", examples=["Backtest"])]]
+    backtest_id: NotRequired[str]
+    competition_id: NotRequired[str]
+    instance_id: NotRequired[str]
+    upload_id: NotRequired[str]
+    pack_id: NotRequired[Annotated[str, Field(description="The pack that an upload became.")]]
+    key: NotRequired[Annotated[str, Field(description="Key that withdraws a backtest; only its author gets it.")]]
 
 
 class ReadFile(Answer):

@@ -25,7 +25,7 @@ from clvlab.arena.deploys.deploys import Deploys
 from clvlab.arena.deploys.job import DeployOrigin, LiveDeployOrigin
 from clvlab.arena.events import Hub
 from clvlab.arena.fixtures import FixtureFilter, FixtureTable
-from clvlab.arena.jobs import JobHandler, Jobs
+from clvlab.arena.jobs import UPLOAD, JobHandler, Jobs
 from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
 from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
@@ -41,7 +41,7 @@ from clvlab.arena.runs.runs import StoredRuns
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream
 from clvlab.arena.uploads.intake import UploadLimits
 from clvlab.arena.uploads.packs import Packs
-from clvlab.arena.uploads.uploads import Uploads
+from clvlab.arena.uploads.uploads import UploadJobs, Uploads
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError
 from clvlab.log.note import Signer
@@ -265,14 +265,17 @@ class Application:
         self.log = PublicLog(database, log_key, published)
         following = live.runs if live else 0
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, following, unasked)
+        self._upload_jobs = None if self._uploads is None else UploadJobs(self._uploads, self.jobs, new_id)
+        if self._upload_jobs is not None:
+            handlers[UPLOAD] = self._upload_jobs
         self.runs = StoredRuns(database, anchoring, self.log, clock)
         self.decisions = RunDecisions(database)
         self.results = RunResults(self.decisions)
         self.competitions = Competitions(database, packs, self.jobs, self.runs, starts, clock, new_id, caps)
         self.event_log = EventLog(database)
         self.stories = CompetitionStories(database, packs, self.decisions)
-        self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live)
-        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget)
+        self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live, self.jobs)
+        self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget, caps)
         self.leaderboard = GlobalLeaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.forest = Forest(self.leaderboard, self.decisions)
@@ -292,6 +295,13 @@ class Application:
             raise UploadsOffError
         return self._uploads
 
+    @property
+    def upload_jobs(self) -> UploadJobs:
+        """Use cases of uploads that nobody waits for; ``UploadsOffError`` if uploads are off."""
+        if self._upload_jobs is None:
+            raise UploadsOffError
+        return self._upload_jobs
+
     def start(self) -> None:
         """Start the workers, which also take the jobs of dead workers.
 
@@ -302,6 +312,7 @@ class Application:
         """
         if self._uploads is not None:
             self._uploads.start()
+            self.upload_jobs.start()
         self._database.listen()
         if self._watch is not None:
             self._watch.start()

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event, Lock, Thread
-from typing import Any, Protocol, cast
+from typing import Protocol, TypeVar, cast
 
-from clvlab.api.runs import RunProgress
+from clvlab.api.runs import JobState
 from clvlab.arena.events import Hub
 from clvlab.errors import (
     BusyError,
+    ClvlabError,
     LeaseLostError,
     LogBehindError,
     RunCancelledError,
@@ -25,14 +26,16 @@ from clvlab.errors import (
     StoreError,
     StoreFullError,
     StoreUnreachableError,
+    TransitionError,
     UnknownRunError,
 )
 from clvlab.runs.progress import OnProgress, Progress, Stage, cause_of
+from clvlab.runs.run import backtest_id
 from clvlab.store import jobs as job_rows
 from clvlab.store import runs
 from clvlab.store.database import Connection, Database
-from clvlab.store.jobs import ADDED, ENDED, Job, JobStatus
-from clvlab.store.runs import RunStatus
+from clvlab.store.jobs import ADDED, ENDED, Job, JobRow, JobStatus
+from clvlab.store.runs import RunRow, RunStatus
 
 
 @contextmanager
@@ -283,14 +286,34 @@ class JobPerformer:
 
 CANCELLED = "cancelled"
 """Cause of failure of a run that its requesters withdrew."""
-_OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
+OVER = (RunStatus.SEALED, RunStatus.FAILED, RunStatus.REMOVED)
 _APART = "anchor"  # waits for a network, so it has a thread of its own
-_REQUESTED = "backtest"  # requests perform these; a separate thread takes up abandoned ones
+UPLOAD = "upload"
+"""Kind of a job that verifies an upload, which has no run."""
+_REQUESTED = ("backtest", UPLOAD)  # requests perform these; a separate thread for each takes up abandoned ones
 _UNTAKEN_MS = 60_000
 LIVE = ("live-competition", "live-deploy")
 """Kinds of jobs that last as long as a match."""
+RETRY_AFTER_S = 1  # when to look again at a job that is not over
 _POLL_S = 2.0  # longest time between two looks at the jobs; news brings most of them at once
 _PATIENCE_S = 600.0
+
+
+_Conflict = TypeVar("_Conflict", bound=ClvlabError)
+_NO_PROGRESS: Mapping[str, object] = {"stage": None, "done": None, "total": None}
+_ORIGINS = {"competition": "competition_id", "deploy": "instance_id"}
+
+
+def until_over(conflict: _Conflict) -> _Conflict:
+    """Mark a conflict with a job that is not over, so that the service says when to ask again."""
+    setattr(conflict, "retry_after_s", RETRY_AFTER_S)  # noqa: B010  only errors of a full service declare it
+    return conflict
+
+
+def _origin(row: RunRow) -> dict[str, str | None]:
+    if row["kind"] == "backtest":
+        return {"backtest_id": backtest_id(row["run_id"])}
+    return {_ORIGINS[row["kind"]]: row["origin_id"]} if row["kind"] in _ORIGINS else {}
 
 
 def never(connection: Connection) -> bool:  # noqa: ARG001
@@ -346,7 +369,7 @@ class Jobs:
         """Return for each thread the kinds of its jobs, and how long these must have waited."""
         if not self.workers:
             return []
-        alone = {_APART: 0} if self.unasked else {_APART: 0, _REQUESTED: self.lease_ms}
+        alone = {_APART: 0} if self.unasked else {_APART: 0, **dict.fromkeys(_REQUESTED, self.lease_ms)}
         shared = [kind for kind in self.handlers if kind not in (*alone, *LIVE)]
         own = [([kind], waited_ms) for kind, waited_ms in alone.items() if kind in self.handlers]
         return [(shared, 0)] * self.workers + own + [(LIVE, 0)] * self.live
@@ -412,8 +435,8 @@ class Jobs:
             self._perform(job)
         return job is not None
 
-    def settle(self, run_id: str) -> dict[str, Any]:
-        """Wait until a run is sealed or failed, and return its row; perform its job here if no other worker does.
+    def settle(self, run_id: str) -> RunRow | JobRow:
+        """Wait until a run or an upload is over, and return its row; perform its job here if no other worker does.
 
         Raises
         ------
@@ -432,11 +455,11 @@ class Jobs:
             job = self._attempts.take(run_id)
             if job is None:
                 with self.database.read() as connection:
-                    row = runs.row(connection, run_id)
+                    row = runs.row(connection, run_id) or job_rows.newest(connection, UPLOAD, run_id)
                 if row is None:
                     raise UnknownRunError(f"unknown run {run_id!r}")
-                if row["status"] in _OVER:
-                    return dict(row)
+                if row["status"] in (*OVER, JobStatus.DONE):
+                    return row
                 self.require_log()
                 job = self._claim(run_id=run_id) if self.workers else None
             if job is None:
@@ -451,7 +474,7 @@ class Jobs:
 
     def expect(self, job: Job | None) -> None:
         """Keep a job that was stored with a lease, after the transaction, for the caller that settles its run."""
-        if job is not None:
+        if job is not None and job.attempt:
             self._attempts.expect(job)
 
     def require_sealed(self, run_id: str) -> None:
@@ -460,18 +483,23 @@ class Jobs:
         if outcome["cause"] == CANCELLED:
             raise RunCancelledError(run_id)
         if outcome["status"] != RunStatus.SEALED:
-            raise RunFailedError(run_id, outcome["cause"])
+            raise RunFailedError(run_id, str(outcome["cause"]))
 
-    def state(self, run_id: str) -> RunProgress:
+    def state(self, run_id: str) -> JobState:
+        """Return the state of a run, with the name of what asked for it."""
         with self.database.read() as connection:
             row = runs.row(connection, run_id)
             noted = job_rows.progress(connection, run_id)
         if row is None:
             raise UnknownRunError(f"unknown run {run_id!r}")
+        progress = self.progress(run_id, noted) if row["status"] == RunStatus.RUNNING else _NO_PROGRESS
+        named = {"run_id": run_id, "mode_label": row["mode_label"], **_origin(row)}
+        return cast("JobState", {**named, "status": row["status"], "cause": row["cause"], **progress})
+
+    def progress(self, run_id: str, noted: Progress | None) -> Mapping[str, object]:
+        """Return the progress of a running job: that of this process, or else the stored one."""
         attempt = self._attempts.of(run_id)
-        known = (attempt.progress if attempt else noted) if row["status"] == RunStatus.RUNNING else None
-        progress = known or {"stage": None, "done": None, "total": None}
-        return cast("RunProgress", {"run_id": run_id, "status": row["status"], "cause": row["cause"], **progress})
+        return (attempt.progress if attempt else noted) or _NO_PROGRESS
 
     def cancel(self, run_id: str, cause: str, unless: Callable[[Connection], bool] = never) -> bool:
         """End the job of an unfinished run as a failure with a cause; False if there is no such job.
@@ -489,6 +517,14 @@ class Jobs:
             attempt.end()
         self._handling.publish(job)
         return True
+
+    def cancel_or_refuse(self, run_id: str, named: str) -> JobState:
+        """Cancel a run and return its state; ``TransitionError`` with the name of the run if it is over."""
+        cancelled = self.cancel(run_id, CANCELLED)
+        state = self.state(run_id)
+        if not cancelled:
+            raise TransitionError(f"{named} is {state['status']}: there is nothing to cancel")
+        return state
 
     def counts(self) -> dict[str, int]:
         with self.database.read() as connection:

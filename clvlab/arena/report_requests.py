@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Strict, StrictInt, StrictStr, Tag, TypeAdapter, create_model
 
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, template
-from clvlab.arena.deploys.config import Allowlist
+from clvlab.arena.deploys.config import Allowlist, FixtureIds
 from clvlab.errors import AgentError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
@@ -17,7 +17,6 @@ from clvlab.packs.reader import Pack
 from clvlab.runs.spec import ReplaySpec, envelope, settings_in
 
 _AGENT = "baseline"
-_MAX_FIXTURES = 100_000
 _FIXTURES = "fixture_ids"
 
 ONE, SEVERAL = "one-fixture", "several-fixtures"
@@ -80,7 +79,7 @@ class PackBacktestRequest(_WindowRequest):
     Attributes
     ----------
     fixture_ids
-        Requested fixtures; null means all of the pack. The key is required, and excludes ``fixture_id``.
+        Requested fixtures; null and ``all`` mean all of the pack. The key is required, and excludes ``fixture_id``.
     strategy, params
         Any template but ``llm`` and ``bets``, because these replay a transcript; and the parameters that are not the defaults.
     policy
@@ -89,7 +88,7 @@ class PackBacktestRequest(_WindowRequest):
         In a pack that keeps its books, the book whose own states are entry and close; null means the consensus.
     """
 
-    fixture_ids: Annotated[list[StrictInt], Field(min_length=1, max_length=_MAX_FIXTURES)] | None
+    fixture_ids: FixtureIds | None
     strategy: StrictStr = _AGENT
     params: dict[str, Any] = Field(default_factory=dict)
     window_id: StrictStr = "full"
@@ -99,7 +98,7 @@ class PackBacktestRequest(_WindowRequest):
 
     @property
     def fixtures(self) -> list[int] | None:
-        return self.fixture_ids
+        return None if self.fixture_ids == "all" else self.fixture_ids
 
     def spec(self, pack: Pack) -> ReplaySpec:
         if self.strategy not in TEMPLATES or self.strategy in TRANSCRIBED:

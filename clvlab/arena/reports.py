@@ -13,7 +13,6 @@ from clvlab.api.backtests import (
     BacktestListResponse,
     BacktestReport,
     BacktestRunResponse,
-    BacktestState,
     BacktestStatistics,
     BacktestSummary,
     BeatCloseStatistics,
@@ -22,8 +21,9 @@ from clvlab.api.backtests import (
     MedianStatistics,
     StoredReport,
 )
-from clvlab.arena.caps import Budget
-from clvlab.arena.jobs import CANCELLED, Jobs
+from clvlab.api.runs import JobState
+from clvlab.arena.caps import Budget, Caps
+from clvlab.arena.jobs import CANCELLED, OVER, Jobs
 from clvlab.arena.pages import page_of
 from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest, stored_request
 from clvlab.arena.run_jobs import Sealing
@@ -165,6 +165,7 @@ class ReportRequest:
     key: str
     chosen: bool
     known: bool
+    owner: str = ANYBODY
 
     @property
     def run_id(self) -> str:
@@ -183,12 +184,16 @@ class BacktestReports:
     runs: StoredRuns
     clock: Callable[[], int]
     budget: Budget
+    caps: Caps
     _sheets: BoundedCache[str] = field(default_factory=lambda: BoundedCache(_SHEETS_BYTES, len))
 
-    def ask(self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None) -> ReportRequest:
+    def ask(
+        self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None, owner: str = ANYBODY
+    ) -> ReportRequest:
         """Check a request, without storing it.
 
         ``key`` is an idempotency key for one backtest, by which the request can be withdrawn; by default a new key is made.
+        ``owner`` is the principal of a verified token.
 
         Raises
         ------
@@ -202,10 +207,12 @@ class BacktestReports:
             if used not in (None, spec.run_id):
                 raise _key_conflict(key)
         known = self._stored_report(backtest_id(spec.run_id)) is not None
-        return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known)
+        return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known, owner)
 
-    def enter(self, wanted: ReportRequest, *, at_once: bool = False) -> None:
-        """Store a request; the first one for a backtest also stores its run and job.
+    def enter(self, wanted: ReportRequest, *, at_once: bool = False) -> bool:
+        """Store a request; the first one for a backtest also stores its run and job, which belong to its owner.
+
+        Return whether it is the first one, also after a failure.
 
         With ``at_once`` the run begins in the same transaction, and the caller settles it next.
         """
@@ -213,12 +220,21 @@ class BacktestReports:
         payload: JobPayload = {"origin_id": wanted.run_id, "request": body}
         with self.database.write() as connection:
             job_rows.hold_open(connection, wanted.run_id, [_KIND])  # no cancel can come before the key is stored
-            taken = reports.take_key(connection, wanted.key, wanted.run_id, now, chosen=wanted.chosen, active=not wanted.known)
+            own = None if wanted.owner == ANYBODY else wanted.owner
+            taken = reports.take_key(
+                connection, wanted.key, wanted.run_id, now, chosen=wanted.chosen, active=not wanted.known, owner=own
+            )
             if taken != wanted.run_id:
                 raise _key_conflict(wanted.key)
+            before = None if own is None else runs.row(connection, wanted.run_id)
+            if own is not None and (
+                before is None or before["status"] == RunStatus.FAILED
+            ):  # else it is not a run of this owner
+                self.caps.require_names(connection, own, [agent["agent_id"] for agent in wanted.spec.started["agents"]])
             started, lease_ms = wanted.spec.started, self.jobs.lease(at_once=at_once)
-            job = enter(connection, started, ANYBODY, now, budget=self.budget, payload=payload, lease_ms=lease_ms)
+            job = enter(connection, started, wanted.owner, now, budget=self.budget, payload=payload, lease_ms=lease_ms)
         self.jobs.expect(job)
+        return job is not None
 
     def settle(self, wanted: ReportRequest) -> BacktestRunResponse:
         """Wait until a stored request is answered; perform its job here if no other worker does. Blocks."""
@@ -235,37 +251,33 @@ class BacktestReports:
             self.settle(wanted)
         return wanted.answer
 
-    def state(self, wanted: ReportRequest) -> BacktestState:
+    def state(self, wanted: ReportRequest) -> JobState:
         """Return the progress of a request, with the key by which it can be withdrawn."""
-        state = self._state(wanted.run_id)
-        state["key"] = wanted.key
-        return state
+        return {**self.jobs.state(wanted.run_id), "key": wanted.key}
 
-    def _state(self, run_id: str) -> BacktestState:
-        named = {"backtest_id": backtest_id(run_id), "mode_label": "Backtest"}
-        return cast("BacktestState", {**named, **self.jobs.state(run_id)})
-
-    def withdraw(self, backtest_id: str, key: str) -> BacktestState:
-        """Withdraw a request by its key; a backtest without further requests is cancelled.
+    def withdraw(self, backtest_id: str, key: str | None, owner: str | None = None) -> JobState:
+        """Withdraw a request by its key, or without one all requests of an owner; a backtest without others is cancelled.
 
         Raises
         ------
         TransitionError
             The backtest is over.
         NotOwnerError
-            The key is not one of its requests.
+            The key, or the owner, has no request for it.
         """
-        run_id, status = self._run(backtest_id)
-        if status not in (RunStatus.QUEUED, RunStatus.RUNNING):
-            raise TransitionError(f"backtest {backtest_id} is {status}: there is nothing to cancel")
+        run_id, _ = self._run(backtest_id)
 
         def others(connection: Connection) -> bool:
-            if reports.run_of_key(connection, key, active=True) != run_id:
-                raise NotOwnerError(f"backtest {backtest_id} was not asked for under that key")
-            return reports.withdraw(connection, key, run_id) > 0
+            row = require(runs.row(connection, run_id), run_id)  # its job is locked, so a finish is over or comes later
+            if row["status"] in OVER:
+                raise TransitionError(f"backtest {backtest_id} is {row['status']}: there is nothing to cancel")
+            others = reports.withdraw(connection, run_id, key, owner)
+            if others is None:
+                raise NotOwnerError(f"backtest {backtest_id} was not asked for {'by you' if key is None else 'under that key'}")
+            return others > 0
 
         self.jobs.cancel(run_id, CANCELLED, unless=others)
-        return self._state(run_id)
+        return self.jobs.state(run_id)
 
     def report(self, backtest_id: str) -> BacktestReport:
         found = self._stored_report(backtest_id)
@@ -274,7 +286,7 @@ class BacktestReports:
             raise UnknownBacktestError(f"backtest {backtest_id!r} has no report yet: ask for it first")
         return found
 
-    def look(self, backtest_id: str) -> BacktestReport | BacktestState:
+    def look(self, backtest_id: str) -> BacktestReport | JobState:
         """Return the stored report, or the progress of the backtest; ``UnknownBacktestError`` with the cause if it failed."""
         found = self._stored_report(backtest_id)
         if found is not None:
@@ -283,7 +295,7 @@ class BacktestReports:
             dates = {"created_ts_ms": life["created_ts_ms"], "updated_ts_ms": life["updated_ts_ms"]}
             return cast("BacktestReport", found | dates | {"owner": life["owner"]})
         run_id, status = self._run(backtest_id)
-        state = self._state(run_id)
+        state = self.jobs.state(run_id)
         if status == RunStatus.FAILED:
             raise UnknownBacktestError(f"backtest {backtest_id} has no report, it failed: {state['cause']}; ask for it again")
         return state

@@ -15,7 +15,6 @@ from clvlab.api.backtests import (
     BacktestListResponse,
     BacktestReport,
     BacktestRunResponse,
-    BacktestState,
     StrategyInfo,
     StrategyListResponse,
 )
@@ -25,7 +24,6 @@ from clvlab.api.competitions import (
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
-    CompetitionProgress,
     CompetitionStartResponse,
     CompetitionStateResponse,
     CompetitionStatusResponse,
@@ -40,11 +38,11 @@ from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackLis
 from clvlab.api.runs import (
     DecisionListResponse,
     InspectorRecord,
+    JobState,
     LogStanding,
     ProofArtifactResponse,
     RunChecksResponse,
     RunListResponse,
-    RunProgress,
     VerifyResponse,
 )
 from clvlab.client.http import HttpCaller, path_of, query_of, raise_for_problem
@@ -92,7 +90,7 @@ class Client(HttpCaller):
     ('baseline', 2)
     >>> client.evidence(run_id).count(b"\n") > client.scores(run_id).count(b"\n"), client.manifest(run_id)[:15]
     (True, b'{"commit_index"')
-    >>> "baseline (anonymous)" in {row["agent_id"] for row in client.leaderboard()["rows"]}
+    >>> "baseline" in {row["agent_id"] for row in client.leaderboard()["rows"]}
     True
     >>> client.decisions(run_id, limit=2, sort="-clv")["total"] == client.decision_frame(run_id).height
     True
@@ -138,6 +136,11 @@ class Client(HttpCaller):
     >>> deployed = client.deploy(strategy="baseline", source_mode="replay", pack_id="starter")["instance_id"]
     >>> client.instance(deployed)["template"], "events" in client.runtime_events(deployed, limit=1)
     ('baseline', True)
+    >>> [told["status"] for told in client.follow(client.instance(deployed)["run_id"])][-1]
+    'sealed'
+    >>> client.cancel_instance(deployed)
+    Traceback (most recent call last):
+    clvlab.client.http.ApiError: 409 Conflict: the run of instance ... is sealed: there is nothing to cancel
     >>> theirs = client.create_competition(config, roster_size=2)["competition_id"]
     >>> begun = client.register(theirs, "b", "baseline") and client.start_async(theirs)
     >>> [told["status"] for told in client.follow(begun["run_id"])][-1]
@@ -147,6 +150,7 @@ class Client(HttpCaller):
     clvlab.client.http.ApiError: 409 Conflict: competition ... is finalized: there is nothing to cancel
     >>> client.me()["competitions"] > 1, len(client.instances(strategy="baseline")["instances"]) > 0
     (True, True)
+    >>> client.delete_instance(deployed)
 
     Uploads of packs, where the operator accepts them; ``pack.zip`` is a pack:
 
@@ -154,6 +158,12 @@ class Client(HttpCaller):
     >>> [own["pack_id"] for own in client.uploaded_packs()["packs"]] == [kept], client.uploaded_pack(kept)["admitted"]
     (True, False)
     >>> client.delete_uploaded_pack(kept)
+    >>> upload_id = client.upload_pack_async("pack.zip")["upload_id"]
+    >>> while client.upload(upload_id)["status"] in ("queued", "running"):
+    ...     pass
+    >>> client.cancel_upload(upload_id)
+    Traceback (most recent call last):
+    clvlab.client.http.ApiError: 409 Conflict: upload ... is sealed: there is nothing to cancel
     >>> client.close()
     """
 
@@ -230,10 +240,10 @@ class Client(HttpCaller):
         """Run a competition of the caller, and return when it is finalized."""
         return self._post(CompetitionStartResponse, "competitions", competition_id, "start")
 
-    def start_async(self, competition_id: str) -> CompetitionProgress:
+    def start_async(self, competition_id: str) -> JobState:
         """Start a competition of the caller without waiting; ``follow`` its run, or read the competition again."""
         headers = {"Prefer": "respond-async"}
-        return self._post(CompetitionProgress, "competitions", competition_id, "start", headers=headers)
+        return self._post(JobState, "competitions", competition_id, "start", headers=headers)
 
     def cancel_competition(self, competition_id: str) -> CompetitionStatusResponse:
         """Cancel the run of a running competition of the caller; the competition returns to its status before the start."""
@@ -274,6 +284,14 @@ class Client(HttpCaller):
         """Read an instance of the caller."""
         return self._get(AgentInstance, "agents", "instances", instance_id)
 
+    def cancel_instance(self, instance_id: str) -> JobState:
+        """Cancel the run of an instance of the caller, also one that follows a match."""
+        return self._post(JobState, "agents", "instances", instance_id, "cancel")
+
+    def delete_instance(self, instance_id: str) -> None:
+        """Delete an instance of the caller whose run is over, and its runtime events; the run stays verifiable."""
+        self._delete("agents", "instances", instance_id)
+
     def instances(self, cursor: str | None = None, limit: int = 50, *, strategy: str | None = None) -> InstanceListResponse:
         """List the caller's instances, newest first."""
         return self._get(InstanceListResponse, "agents", "instances", cursor=cursor, limit=limit, strategy=strategy)
@@ -306,7 +324,7 @@ class Client(HttpCaller):
         policy: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         **fields: Any,
-    ) -> BacktestRunResponse | BacktestState:
+    ) -> BacktestRunResponse | JobState:
         """Backtest a template over several fixtures of a pack, or all; further fields of PackBacktestRequest by name.
 
         A request that takes more than a second continues on the service: its answer has a ``status``, and a ``key`` by which
@@ -315,7 +333,7 @@ class Client(HttpCaller):
         own = {"strategy": strategy, "params": dict(params or {}), "policy": None if policy is None else dict(policy)}
         body = {"pack_id": pack_id, "fixture_ids": None if fixture_ids is None else list(fixture_ids)} | own | fields
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        return cast("BacktestRunResponse | BacktestState", self._post(dict, "backtests", body=body, headers=headers))
+        return cast("BacktestRunResponse | JobState", self._post(dict, "backtests", body=body, headers=headers))
 
     def wait_for_report(self, backtest_id: str) -> BacktestReport:
         """Wait until a backtest is sealed, and return its report.
@@ -331,9 +349,13 @@ class Client(HttpCaller):
                 return cast("BacktestReport", found)
             time.sleep(_POLL_S)
 
-    def cancel_backtest(self, backtest_id: str, key: str) -> BacktestState:
-        """Withdraw a request for a backtest by its key; the backtest is cancelled unless another caller requested it too."""
-        return self._post(BacktestState, "backtests", backtest_id, "cancel", headers={"Idempotency-Key": key})
+    def cancel_backtest(self, backtest_id: str, key: str | None = None) -> JobState:
+        """Withdraw a request for a backtest by its key, or without one all requests of the token's owner.
+
+        The backtest is cancelled unless another caller requested it too.
+        """
+        headers = {} if key is None else {"Idempotency-Key": key}
+        return self._post(JobState, "backtests", backtest_id, "cancel", headers=headers)
 
     def backtests(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         """List stored backtests, newest first."""
@@ -374,16 +396,30 @@ class Client(HttpCaller):
 
     def upload_pack(self, path: str | Path, **about: Any) -> UploadedPack:
         """Upload an archive of a pack; or a file of odds, with ``source``, ``pack_id`` and options of the import."""
+        return cast("UploadedPack", self._upload(path, about, {}))
 
+    def _upload(self, path: str | Path, about: Mapping[str, Any], headers: Mapping[str, str]) -> object:
         def pieces() -> Iterator[bytes]:
             with Path(path).open("rb") as file:
                 while piece := file.read(_PIECE):
                     yield piece
 
-        headers = {"Content-Type": "application/octet-stream"}
-        response = self._http.post(path_of("me", "packs"), params=query_of(about), content=pieces(), headers=headers)
+        sent = {"Content-Type": "application/octet-stream", **headers}
+        response = self._http.post(path_of("me", "packs"), params=query_of(about), content=pieces(), headers=sent)
         raise_for_problem(response)
-        return cast("UploadedPack", response.json())
+        return response.json()
+
+    def upload(self, upload_id: str) -> JobState:
+        """Read how far the verification of an upload is, which was sent with ``Prefer: respond-async``."""
+        return self._get(JobState, "me", "uploads", upload_id)
+
+    def cancel_upload(self, upload_id: str) -> JobState:
+        """Cancel the verification of an upload of the caller; nothing of it is kept."""
+        return self._post(JobState, "me", "uploads", upload_id, "cancel")
+
+    def upload_pack_async(self, path: str | Path, **about: Any) -> JobState:
+        """Upload like ``upload_pack``, and return without waiting for the verification; ``upload`` reads its state."""
+        return cast("JobState", self._upload(path, about, {"Prefer": "respond-async"}))
 
     def uploaded_packs(self) -> UploadedPackList:
         """List the caller's own packs."""
@@ -424,11 +460,11 @@ class Client(HttpCaller):
         """Read the log's commitment to a run, and the counts of the owner's other commitments."""
         return self._get(LogStanding, "runs", run_id, "log")
 
-    def progress(self, run_id: str) -> RunProgress:
+    def progress(self, run_id: str) -> JobState:
         """Read the progress of a run."""
-        return self._get(RunProgress, "runs", run_id, "progress")
+        return self._get(JobState, "runs", run_id, "progress")
 
-    def follow(self, run_id: str) -> Iterator[RunProgress]:
+    def follow(self, run_id: str) -> Iterator[JobState]:
         """Return the progress of a run at each change, until it is sealed or has failed.
 
         Raises

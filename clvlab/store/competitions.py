@@ -26,6 +26,7 @@ class CompetitionRow(TypedDict):
     roster_size: int
     pack_id: str | None
     fixture_id: int | None
+    fixture_ids: list[int] | None
     content_hash: str | None
     run_id: str | None
     cause: str | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select, update
+from sqlalchemy import ColumnElement, Connection, delete, select, update
 from typing_extensions import TypedDict
 
 from clvlab.api.competitions import InstanceRecord, RuntimeEvent
@@ -28,9 +28,16 @@ def add(connection: Connection, record: InstanceRecord) -> None:
     connection.execute(instances.insert().values(next_event_id=1, record=record, **row))
 
 
-def row(connection: Connection, instance_id: str) -> InstanceRow | None:
+def row(connection: Connection, instance_id: str, *, lock: bool = False) -> InstanceRow | None:
     query = select(*columns(instances, InstanceRow)).where(instances.c.instance_id == instance_id)
-    return first(connection, query, InstanceRow)
+    return first(connection, query.with_for_update() if lock else query, InstanceRow)
+
+
+def remove(connection: Connection, instance_id: str) -> None:
+    """Remove an instance and its events. Its row stays without owner and record, so that its idempotency key stays used."""
+    connection.execute(delete(runtime_events).where(runtime_events.c.instance_id == instance_id))
+    emptied = update(instances).where(instances.c.instance_id == instance_id)
+    connection.execute(emptied.values(owner=None, record={}))
 
 
 def of_owner(owner: str, strategy: str | None = None) -> list[ColumnElement[bool]]:

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, o
 from clvlab.api.answer import JsonObject
 from clvlab.errors import LeaseLostError
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.store.database import insert
+from clvlab.store.database import columns, first, insert
 from clvlab.store.news import announce
 from clvlab.store.tables import jobs, runs, turns
 
@@ -44,11 +44,21 @@ _HELD = _OF_RUN.order_by(jobs.c.job_id.desc()).limit(1).with_for_update()
 
 
 class JobPayload(TypedDict):
-    """A job's competition, instance or run, with the request of a backtest or the fixture of a live run."""
+    """A job's competition, instance, run or upload; the request of a backtest or upload, or the fixture of a live run."""
 
     origin_id: str
     request: NotRequired[JsonObject]
     fixture: NotRequired[JsonObject]
+    owner: NotRequired[str]  # of an upload, which has no run
+
+
+class JobRow(TypedDict):
+    """A job; after the end of an upload ``progress`` is its result."""
+
+    status: str
+    cause: str | None
+    payload: JobPayload
+    progress: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +182,11 @@ def note_progress(connection: Connection, job: Job, progress: Any) -> None:
 def progress(connection: Connection, run_id: str) -> Any:
     query = select(jobs.c.progress).where(jobs.c.run_id == run_id)
     return connection.execute(query.order_by(jobs.c.job_id.desc()).limit(1)).scalar()
+
+
+def newest(connection: Connection, kind: str, run_id: str) -> JobRow | None:
+    query = select(*columns(jobs, JobRow)).where(jobs.c.run_id == run_id, jobs.c.kind == kind)
+    return first(connection, query.order_by(jobs.c.job_id.desc()).limit(1), JobRow)
 
 
 def renew(connection: Connection, job: Job, now_ms: int, lease_ms: int) -> bool:

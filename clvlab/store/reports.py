@@ -54,26 +54,31 @@ def _digest(backtest_id: str, report: object) -> str:
     return sha256(orjson.dumps([backtest_id, report], option=orjson.OPT_SORT_KEYS))
 
 
-def run_of_key(connection: Connection, key: str, *, active: bool = False) -> str | None:
-    """Return the run of a key; with ``active`` only if the holder of the key is waiting for the run."""
+def run_of_key(connection: Connection, key: str) -> str | None:
     own = backtest_requests.c
-    query = select(own.run_id).where(own.key == key)
-    return connection.execute(query.where(own.active) if active else query).scalar()
+    return connection.execute(select(own.run_id).where(own.key == key)).scalar()
 
 
-def take_key(connection: Connection, key: str, run_id: str, ts_ms: int, *, chosen: bool, active: bool) -> str | None:
+def take_key(
+    connection: Connection, key: str, run_id: str, ts_ms: int, *, chosen: bool, active: bool, owner: str | None = None
+) -> str | None:
     """Assign a key to a run, unless the key has a run; return the run of the key."""
     own, taken = backtest_requests.c, insert(connection, backtest_requests)
     again = own.active | (taken.excluded.active & (taken.excluded.run_id == own.run_id))
-    taken = taken.on_conflict_do_update(index_elements=["key"], set_={"active": again})
-    values = {"key": key, "run_id": run_id, "given": chosen, "active": active, "created_ts_ms": ts_ms}
+    taken = taken.on_conflict_do_update(
+        index_elements=["key"], set_={"active": again, "owner": func.coalesce(own.owner, taken.excluded.owner)}
+    )
+    values = {"key": key, "run_id": run_id, "given": chosen, "active": active, "created_ts_ms": ts_ms, "owner": owner}
     return connection.execute(taken.returning(own.run_id), values).scalar()
 
 
-def withdraw(connection: Connection, key: str, run_id: str) -> int:
-    """Withdraw a key from a run; return the number of other keys that wait for it."""
+def withdraw(connection: Connection, run_id: str, key: str | None, owner: str | None) -> int | None:
+    """Withdraw a key from a run, or all keys of an owner; return the number of others that wait, ``None`` if it has none."""
     own = backtest_requests.c
-    connection.execute(update(backtest_requests).where(own.key == key).values(active=False))
+    mine = own.owner == owner if key is None else own.key == key
+    withdrawn = connection.execute(update(backtest_requests).where(mine, own.run_id == run_id, own.active).values(active=False))
+    if not withdrawn.rowcount:
+        return None
     query = select(func.count()).where(own.run_id == run_id, own.active)
     return int(connection.execute(query).scalar_one())
 

@@ -10,7 +10,7 @@ from itertools import accumulate, islice
 from struct import pack
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, func, select, tuple_, update
 
 from clvlab.api.competitions import AgentErrorCause
 from clvlab.api.runs import EvidenceHashes, Lineage, Metrics
@@ -123,16 +123,23 @@ _PART = select(_of.first_line, _of.size, func.length(_of.lines).label("stored"))
 _CHUNKS = select(_of.lines, _of.size).where(*_OF_PART).order_by(_of.first_line)
 
 
-def add(connection: Connection, values: Mapping[str, object]) -> bool:
-    """Record a run before its tape is opened; return whether it must be performed, as it is new, had failed or was removed."""
+def add(connection: Connection, values: Mapping[str, object]) -> str | None:
+    """Record a run before its tape is opened; return its owner if it must be performed: it is new, had failed or was removed.
+
+    A run that had failed belongs to its new owner; of one that was removed, the log keeps the result of its first.
+    """
     now_ms = values["created_ts_ms"]
-    added = insert(connection, runs).on_conflict_do_nothing().returning(runs.c.run_id)
-    if connection.execute(added, {"status": RunStatus.QUEUED, "updated_ts_ms": now_ms, **values}).first() is not None:
-        return True
+    added = insert(connection, runs).on_conflict_do_nothing().returning(runs.c.owner)
+    found = connection.execute(added, {"status": RunStatus.QUEUED, "updated_ts_ms": now_ms, **values}).first()
+    if found is not None:
+        return str(found.owner)
     again = {"status": values.get("status", RunStatus.QUEUED), "cause": None, "ranked": values["ranked"]}
     again |= {"updated_ts_ms": now_ms}
+    owner = case((runs.c.manifest_hash.is_(None), values["owner"]), else_=func.coalesce(runs.c.owner, values["owner"]))
     revived = _CHANGE.where(runs.c.status.in_((RunStatus.FAILED, RunStatus.REMOVED)))
-    return connection.execute(revived, {"of_run": values["run_id"], **again}).rowcount == 1
+    changed = revived.values(owner=owner, **again).returning(runs.c.owner)
+    found = connection.execute(changed, {"of_run": values["run_id"]}).first()
+    return None if found is None else str(found.owner)
 
 
 def name_pack(connection: Connection, run_id: str, pack_id: str, content_hash: str) -> None:

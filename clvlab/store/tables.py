@@ -76,6 +76,7 @@ competitions = Table(
     Column("roster_size", Integer, nullable=False),
     Column("pack_id", Name),
     Column("fixture_id", BigInteger),
+    Column("fixture_ids", Json),  # all of them, sorted; null if at most one was asked for
     Column("content_hash", Name),
     Column("run_id", Name),  # of the sealed run; null until then
     Column("cause", Name),  # cause of the last failed start
@@ -417,6 +418,7 @@ backtest_requests = Table(
     Column("run_id", Name, nullable=False),
     Column("given", Boolean, nullable=False),  # the caller chose the key, which is then kept after the run
     Column("active", Boolean, nullable=False),  # its holder waits for the run
+    Column("owner", Name),  # DID of a token; null without one
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "run_id"),
 )

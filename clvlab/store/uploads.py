@@ -60,20 +60,19 @@ def delete(connection: Connection, owner: str, pack_id: str) -> None:
     connection.execute(deletion(uploads).where(uploads.c.owner == owner, uploads.c.pack_id == pack_id))
 
 
-def user(connection: Connection, owner: str, pack_id: str, content_hash: str) -> str | None:
-    """Return the name of a user of an owner's pack: a bound competition that is not over, or an unsealed run."""
-    bound = competitions.c
+def user(connection: Connection, owner: str, pack_id: str, content_hash: str) -> tuple[str, bool] | None:
+    """Return an unfinished competition or run that uses an owner's pack, and whether any run is unfinished."""
+    own, bound = runs.c, competitions.c
+    unsealed = own.owner == owner, own.content_hash == content_hash, own.status.in_(_UNSEALED)
+    run = connection.execute(select(own.run_id).where(*unsealed)).scalar()
     competition = connection.execute(
         select(bound.competition_id).where(
             bound.owner == owner, bound.pack_id == pack_id, bound.content_hash == content_hash, bound.status.in_(_UNFINISHED)
         )
     ).scalar()
     if competition is not None:
-        return f"competition {competition}"
-    own = runs.c
-    unsealed = own.owner == owner, own.content_hash == content_hash, own.status.in_(_UNSEALED)
-    run = connection.execute(select(own.run_id).where(*unsealed)).scalar()
-    return None if run is None else f"run {run}"
+        return f"competition {competition}", run is not None
+    return None if run is None else (f"run {run}", True)
 
 
 def total_bytes(connection: Connection) -> int:

@@ -90,6 +90,7 @@ _ROUTERS = (
     backtests.reports,
     packs.router,
     packs.uploads_router,
+    packs.uploaded_router,
     runs.router,
     runs.cards,
     runs.sealed,

@@ -13,8 +13,11 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from pydantic import WithJsonSchema
 
+from clvlab.api.runs import JobState
 from clvlab.arena.application import Application
+from clvlab.arena.jobs import RETRY_AFTER_S
 from clvlab_service.bodies import JsonRoute
+from clvlab_service.negotiation import Responses
 from clvlab_service.pool import BoundedPool
 
 _bearer = HTTPBearer(
@@ -40,6 +43,11 @@ async def _principal(request: Request, _: Annotated[object, Security(_bearer)]) 
     return principal
 
 
+async def _any_principal(request: Request) -> str | None:
+    principal: str | None = request.state.principal
+    return principal
+
+
 ApplicationDep = Annotated[Application, Depends(_application)]
 BacktestPool = Annotated[BoundedPool, Depends(_pool("backtests"))]
 ProofPool = Annotated[BoundedPool, Depends(_pool("proofs"))]
@@ -50,6 +58,8 @@ MeasuresPool = Annotated[BoundedPool, Depends(_pool("measures"))]
 UploadPool = Annotated[BoundedPool, Depends(_pool("uploads"))]
 CurrentPrincipal = Annotated[str, Depends(_principal)]
 """DID of the caller, on an ``AuthenticatedRoute``."""
+AnyPrincipal = Annotated[str | None, Depends(_any_principal)]
+"""DID of the caller, or ``None`` without a token, on an ``OpenRoute``."""
 
 CursorQuery = Annotated[
     str | None, Query(max_length=2000, description="Place after the previous page, from its header `Link`.")
@@ -63,14 +73,27 @@ SAFE_INTEGER = 2**53 - 1
 class AuthenticatedRoute(JsonRoute):
     """Verifies the token before the framework reads the body."""
 
+    needs_token = True
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
         async def authenticated(request: Request) -> Response:
-            request.state.principal = await request.app.state.auth.principal(request.headers.get("authorization"))
+            header = request.headers.get("authorization")
+            is_anybody = header is None and not self.needs_token
+            request.state.principal = None if is_anybody else await request.app.state.auth.principal(header)
             return await handler(request)
 
         return authenticated
+
+
+class OpenRoute(AuthenticatedRoute):
+    """Verifies a token if there is one: a caller with a bad one must not take the work for its own.
+
+    The document names no security scheme, as generated clients would then refuse callers without a token.
+    """
+
+    needs_token = False
 
 
 # The time for which a request waits for work that continues without it, by its header ``Prefer`` (RFC 7240).
@@ -116,15 +139,14 @@ def _preference(
 Prefer = Annotated[Preference, Depends(_preference)]
 
 
-OVER = ("sealed", "failed", "removed")
-"""Statuses of a finished run."""
-
 LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path to ask at."}}
 ACCEPTED = LOCATION | {
     "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
     "Preference-Applied": {"schema": {"type": "string"}, "description": "The part of `Prefer` that was followed."},
 }
 """Headers of an answer while the work continues."""
+JOB: Responses = {202: {"model": JobState, "headers": ACCEPTED, "description": "Still at work; ask again at `Location`"}}
+"""Declaration of the answer while the work continues."""
 
 
 def path_here(request: Request, path: str) -> str:
@@ -150,8 +172,8 @@ async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s:
 
 
 def accepted_response(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
-    """Answer that the work continues, with the address of its state."""
-    headers = {"Location": path_here(request, path), "Retry-After": "1"}
+    """Answer that the work continues, with the address of what it makes."""
+    headers = {"Location": path_here(request, path), "Retry-After": str(RETRY_AFTER_S)}
     if prefer is not None and prefer.applied:
         headers["Preference-Applied"] = prefer.applied
     return JSONResponse(state, 202, headers)

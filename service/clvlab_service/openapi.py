@@ -53,6 +53,7 @@ _RETRY_AFTER = {"Retry-After": {"schema": {"type": "integer"}, "description": "S
 _HEADERS = {
     401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
     415: {"Accept": {"schema": {"type": "string"}, "description": "What is read."}},
+    409: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds, if a job that is not over is in the way."}},
     429: _RETRY_AFTER,
     503: _RETRY_AFTER,
 }

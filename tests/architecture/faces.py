@@ -11,6 +11,8 @@ import clvlab as library
 from clvlab import errors
 from clvlab.arena.application import Application
 from clvlab.arena.installation import Extra
+from clvlab.arena.uploads.intake import IncomingUpload
+from clvlab.arena.uploads.uploads import UploadJobs
 from clvlab.cli import app as commands
 
 SERVE = "clvlab_service.server.serve"
@@ -25,7 +27,9 @@ __all__ = [
     "SERVE",
     "Application",
     "Extra",
+    "IncomingUpload",
     "Settings",
+    "UploadJobs",
     "commands",
     "create_app",
     "dev_token",

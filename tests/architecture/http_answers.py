@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any
 from unittest.mock import patch
 
@@ -20,7 +21,17 @@ from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
-from tests.architecture.faces import AUDIENCE, ISSUER, Application, Settings, create_app, dev_token, public_key_file
+from tests.architecture.faces import (
+    AUDIENCE,
+    ISSUER,
+    Application,
+    IncomingUpload,
+    Settings,
+    UploadJobs,
+    create_app,
+    dev_token,
+    public_key_file,
+)
 from tests.architecture.outlines import Placeholders, hashed, outline
 from tests.waiting import PATIENCE_S, settled, until
 
@@ -221,7 +232,7 @@ def answers(folder: Path) -> tuple[str, str]:
         _rest(service)
         pages = list(_pages(service, several))
         _refused_alike(service)
-    with served(folder) as queued:
+    with served(folder, uploads=folder / "uploads") as queued:
         pages += _under_way(queued)
     with served(folder, max_owner_drafts=1, max_public_run_bytes=0, max_owner_run_bytes=0) as bare:
         _without(bare)
@@ -489,7 +500,9 @@ def _streamed(service: Service, path: str) -> Iterator[str]:
 
 def _refused_alike(service: Service) -> None:
     """Ask for each operation in the ways in which every one of its kind is refused."""
-    parts = dict.fromkeys(("competition_id", "agent_id", "instance_id", "name", "backtest_id", "pack_id", "run_id"), GONE)
+    parts = dict.fromkeys(
+        ("competition_id", "agent_id", "instance_id", "name", "backtest_id", "pack_id", "run_id", "upload_id"), GONE
+    )
     document = service.client.app.openapi()["paths"]
     for operation, (method, path) in service.operations.items():
         described = document[path][method.lower()]
@@ -529,9 +542,45 @@ def _under_way(service: Service) -> Iterator[str]:
     ask("startCompetition", ALICE, competition_id=started, headers=ASYNC)
     ask("getCompetition", competition_id=started)
     yield _page(service, f"/competitions/{started}")
+    ask("startCompetition", ALICE, competition_id=started)
     ask("cancelCompetition", BOB, competition_id=started)
     ask("cancelCompetition", ALICE, competition_id=started)
     ask("getCompetition", competition_id=started)
+    owned = ask("runBacktest", ALICE, json=BACKTEST, headers=ASYNC | {"Idempotency-Key": "own"}).json()
+    ask("cancelBacktest", BOB, backtest_id=owned["backtest_id"])
+    ask("cancelBacktest", ALICE, backtest_id=owned["backtest_id"])
+    whole = {"fixture_id": None, "fixture_ids": "all"}
+    deployed = ask("deployAgent", ALICE, json=DEPLOY | whole, headers=ASYNC).json()
+    ask("deployAgent", ALICE, json=DEPLOY | {"fixture_ids": [FIXTURE], "fixtures": "all"})
+    ask("createCompetition", ALICE, json=BOUND | whole)
+    ask("createCompetition", ALICE, json=BOUND | {"fixture_ids": [FIXTURE], "fixtures": "all"})
+    for operation, by in (
+        ("getInstance", ALICE),
+        ("deleteInstance", ALICE),
+        ("cancelInstance", BOB),
+        ("cancelInstance", ALICE),
+    ):
+        ask(operation, by, instance_id=deployed["instance_id"])
+    for operation in ("cancelInstance", "deleteInstance", "getInstance", "deleteInstance"):
+        ask(operation, ALICE, instance_id=deployed["instance_id"])
+    _under_verification(service)
+
+
+def _under_verification(service: Service) -> None:
+    """Ask about an upload whose verification waits until all is asked."""
+    ask, let_go = service.ask, Event()
+
+    def settle(_: object, upload_id: str, incoming: IncomingUpload) -> None:  # noqa: ARG001
+        let_go.wait()
+        incoming.discard()
+
+    with patch.object(UploadJobs, "settle", settle):
+        upload_id = ask("uploadPack", ALICE, content=ODDS, params=TABLE, headers=ASYNC).json()["upload_id"]
+        for operation in ("getUpload", "cancelUpload"):
+            ask(operation, BOB, upload_id=upload_id)
+            ask(operation, ALICE, upload_id=upload_id)
+        ask("cancelUpload", ALICE, upload_id=upload_id)
+        let_go.set()
 
 
 def _without(service: Service) -> None:

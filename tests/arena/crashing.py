@@ -1,6 +1,7 @@
 """A process to be killed: starts a competition, performs jobs, and never ends by itself.
 
-Called with the database URL and the id of a competition; prints ``ready`` when it is about to begin.
+Called with the database URL, the id of a competition, and its owner if that is not Alice; prints ``ready`` when it is about
+to begin.
 """
 
 import sys
@@ -13,5 +14,5 @@ if __name__ == "__main__":
     application = Application(sys.argv[1], lease_ms=500)
     print("ready", flush=True)
     application.start()
-    application.competitions.start(ALICE, sys.argv[2])
+    application.competitions.start(sys.argv[3] if sys.argv[3:] else ALICE, sys.argv[2])
     time.sleep(3600)

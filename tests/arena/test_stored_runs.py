@@ -34,7 +34,7 @@ def database(database_url):
 def queued(connection, run_id):
     row = {
         "run_id": run_id, "kind": "backtest", "origin_id": None, "source_mode": "replay", "mode_label": "Backtest",
-        "lineage": {}, "created_ts_ms": 0, "ranked": True,
+        "lineage": {}, "owner": "o", "created_ts_ms": 0, "ranked": True,
     }  # fmt: skip
     return runs.add(connection, row)
 
@@ -292,5 +292,5 @@ def test_a_failed_run_is_queued_again_and_a_sealed_one_is_not(database):
         after = queued(connection, run.run_id)
         row = runs.row(connection, run.run_id)
 
-    assert (fresh, twice, revived, after) == (True, False, True, False)
+    assert (fresh, twice, revived, after) == ("o", None, "o", None)
     assert (row["status"], row["cause"]) == ("sealed", None)

@@ -464,7 +464,6 @@ class TestAService:
             "'opening' is code of yours: backtest in a Lab": lambda: remote.backtest("starter", opening, stepped=True),
             "backtests no transcript": lambda: remote.backtest("starter", "llm"),
             "grades no bets": lambda: remote.grade_bets(odds, "starter"),
-            "one fixture at a time, not 12": lambda: remote.compete("starter", BOTH),
             "'mine.py:agent' is code of yours: deploy": lambda: remote.deploy("starter", "mine.py:agent", fixture=FIXTURE),
             "'opening' is code of yours": lambda: remote.compete("starter", [opening], fixtures=[FIXTURE]),
             "'mine.py:agent' is code of yours": lambda: remote.compete("starter", ["mine.py:agent"], fixtures=[FIXTURE]),

@@ -30,11 +30,15 @@ OWNED = [
     ("GET", "/agents/instances"),
     ("GET", "/agents/instances/i"),
     ("GET", "/agents/instances/i/runtime-events"),
+    ("POST", "/agents/instances/i/cancel"),
+    ("DELETE", "/agents/instances/i"),
     ("GET", "/me"),
     ("POST", "/me/packs"),
     ("GET", "/me/packs"),
     ("GET", "/me/packs/i"),
     ("DELETE", "/me/packs/i"),
+    ("GET", "/me/uploads/i"),
+    ("POST", "/me/uploads/i/cancel"),
 ]
 
 

@@ -39,7 +39,11 @@ def test_watchers_of_a_live_competition_see_its_decisions_before_the_seal_and_th
 
     assert response.status_code == 202
     assert response.headers["location"] == f"/competitions/{created}"
-    assert response.json() == {"competition_id": created, "status": "running", "run_id": None, "replay_binding": None}
+    assert response.headers["retry-after"] == "1"
+    begun = response.json()
+    assert (begun["competition_id"], begun["mode_label"], begun["cause"]) == (created, "Live paper", None)
+    assert begun["status"] in ("queued", "running")
+    assert begun["run_id"] == seen[0]["run_id"]
     assert seen == served.get(f"/competitions/{created}/events", since_seq=-1)
     kinds = [(event["kind"], event["evidence"]) for event in seen]
     assert kinds.index(("AGENT_ACTION", False)) < kinds.index(("AGENT_ACTION", True))

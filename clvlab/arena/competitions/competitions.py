@@ -31,7 +31,7 @@ from clvlab.arena.competitions.requests import (
 )
 from clvlab.arena.competitions.roster import Registration
 from clvlab.arena.events import EventKind
-from clvlab.arena.jobs import CANCELLED, Jobs
+from clvlab.arena.jobs import CANCELLED, Jobs, until_over
 from clvlab.arena.pages import PAGE, page_of
 from clvlab.arena.runs.binding import bind
 from clvlab.arena.runs.runs import StoredRuns
@@ -165,7 +165,7 @@ class Competitions(CompetitionLaunch):
             "competition_id": competition_id,
             "owner": owner,
             "status": CompetitionStatus.DRAFT,
-            "config": config.model_dump(mode="json"),
+            "config": config.snapshot(),
             "roster_size": config.roster_size,
             "created_ts_ms": now,
             "updated_ts_ms": now,
@@ -184,9 +184,11 @@ class Competitions(CompetitionLaunch):
         if config.pack_id is None:
             if config.fixture_id is not None:
                 raise BindingError(f"fixture_id {config.fixture_id} needs the pack_id that it belongs to")
+            if config.fixture_ids not in (None, "all"):
+                raise BindingError(f"fixture_ids {config.fixture_ids!s:.80} need the pack_id that they belong to")
             return {}
         try:
-            return bind(self.catalog.seen_by(owner), config.pack_id, config.fixture_id).payload()
+            return bind(self.catalog.seen_by(owner), config.pack_id, config.fixture_id, config.fixture_ids).payload()
         except PackError as error:
             raise BindingError(f"the replay binding can't be resolved: {error}") from error
 
@@ -264,7 +266,10 @@ class Competitions(CompetitionLaunch):
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
             if row["status"] != start:
-                raise TransitionError(f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}")
+                error = TransitionError(
+                    f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}"
+                )
+                raise until_over(error) if row["status"] == CompetitionStatus.RUNNING else error
             rows.change(connection, competition_id, status=end, updated_ts_ms=self.clock())
         return pick(CompetitionStatusResponse, {"competition_id": competition_id, "status": end.value})
 

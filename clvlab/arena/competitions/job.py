@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clvlab.api.answer import ReplayBinding, pick
+from clvlab.api.answer import ReplayBinding
 from clvlab.api.competitions import RosterEntry
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.competitions.events import finalized_events, run_events
@@ -16,7 +16,7 @@ from clvlab.arena.events import EventKind, event, in_batches
 from clvlab.arena.jobs import fenced
 from clvlab.arena.live import Happening, payload_of
 from clvlab.arena.run_jobs import Sealing
-from clvlab.arena.runs.binding import Bound, bind
+from clvlab.arena.runs.binding import Bound, bind, binding_of
 from clvlab.arena.runs.entrants import Entrant, misfits
 from clvlab.arena.runs.in_database import enter, give_up
 from clvlab.arena.uploads.packs import Packs
@@ -38,7 +38,10 @@ from clvlab.store.jobs import Job, JobPayload
 
 def replay_binding(row: CompetitionRow) -> ReplayBinding | None:
     """Return the ReplayBinding of a competition's row; None until it is bound."""
-    return None if row["pack_id"] is None else pick(ReplayBinding, row)
+    pack_id, fixture_id, content_hash = row["pack_id"], row["fixture_id"], row["content_hash"]
+    if pack_id is None or fixture_id is None or content_hash is None:
+        return None
+    return binding_of(pack_id, fixture_id, content_hash, row["fixture_ids"])
 
 
 @dataclass(frozen=True)
@@ -115,13 +118,13 @@ class CompetitionStarts:
     def _binding(self, connection: Connection, row: CompetitionRow) -> Bound:
         if row["pack_id"] is None:
             try:
-                return bind(self.catalog, None, None)
+                return bind(self.catalog, None, None, row["config"].get("fixture_ids"))
             except PackError as error:
                 detail = f"the competition names no pack, and none can be chosen for it: {error}"
                 raise NotStartableError("binding_missing", detail) from error
         try:
             packs = self.catalog.seen_by(row["owner"], connection)
-            return _require_unchanged(bind(packs, row["pack_id"], row["fixture_id"]), row)
+            return _require_unchanged(bind(packs, row["pack_id"], row["fixture_id"], row["fixture_ids"]), row)
         except (BindingError, PackError) as error:
             raise NotStartableError("binding_changed", f"the pack that was bound is not available: {error}") from error
 
@@ -194,7 +197,7 @@ def _spec(row: CompetitionRow, agents: Sequence[Entrant], own: Bound) -> ReplayS
         kind="competition",
         origin_id=row["competition_id"],
         pack=own.pack,
-        fixtures=[own.fixture_id],
+        fixtures=own.fixtures,
         agents=agents,
         window=config.window(),
         policy=PolicyEnvelope(execution_mode=config.execution_mode),
@@ -212,7 +215,7 @@ class CompetitionOrigin:
 
     def spec(self, job: Job) -> ReplaySpec:
         row, entrants = _row_and_entrants(self.database, job)
-        own = bind(self.catalog.seen_by(row["owner"]), row["pack_id"], row["fixture_id"])
+        own = bind(self.catalog.seen_by(row["owner"]), row["pack_id"], row["fixture_id"], row["fixture_ids"])
         return _spec(row, entrants, own)
 
     def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:

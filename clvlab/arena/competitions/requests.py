@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -14,12 +14,18 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PrivateAttr,
     StrictInt,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from clvlab.api.competitions import CompetitionConfigSnapshot
+from clvlab.arena.deploys.config import FixtureId, FixtureIds, scope_faults
+from clvlab.arena.jobs import until_over
 from clvlab.errors import NotOwnerError, NotStartableError, UnknownCompetitionError, WindowError
 from clvlab.law.closing import Window
-from clvlab.law.schema import SAFE_INTEGER
 from clvlab.store.competitions import CompetitionRow
 
 # ISO 8601 durations of a fixed length.
@@ -77,7 +83,14 @@ class Body(BaseModel):
     def _note_unknown(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         made = handler(value)
         if isinstance(value, dict):
-            made.note(frozenset(value) - frozenset(cls.model_fields))
+            unknown = frozenset(value) - frozenset(cls.model_fields)
+            faults = [
+                InitErrorDetails(type=PydanticCustomError("unknown_scope", sentence), loc=(name,), input=value[name])
+                for name, sentence in scope_faults(unknown).items()
+            ]
+            if faults:
+                raise ValidationError.from_exception_data(cls.__name__, faults)
+            made.note(unknown)
         return made
 
     def note(self, names: frozenset[str]) -> None:
@@ -105,6 +118,8 @@ class CompetitionConfig(Body):
         ``paper``, or ``dry_run``: the gate is evaluated, but no venue is asked.
     pack_id, fixture_id
         Replayed pack and fixture; a null fixture is the lowest of the pack.
+    fixture_ids
+        In place of ``fixture_id``, several fixtures of the pack or ``all``, in one run.
     scoring_window
         ISO 8601 duration of weeks to seconds, from the fixture's first tick.
 
@@ -119,9 +134,24 @@ class CompetitionConfig(Body):
     roster_size: Annotated[StrictInt, Field(ge=2, le=MAX_ROSTER_SIZE)]
     execution_mode: Literal["paper", "dry_run"] = "paper"
     pack_id: _Text | None = None
-    fixture_id: Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] | None = None
+    fixture_id: FixtureId | None = None
+    fixture_ids: FixtureIds | None = None
     scoring_window: Annotated[str, Field(max_length=64), AfterValidator(_duration)] | None = None
     division: _Text | None = None
+
+    @field_validator("fixture_ids")
+    @classmethod
+    def _alone(cls, value: FixtureIds | None, info: ValidationInfo) -> FixtureIds | None:
+        if value is not None and info.data.get("fixture_id") is not None:
+            raise ValueError(f"goes without fixture_id, which is {info.data['fixture_id']}: give one of them")
+        if value is not None and info.data.get("source_mode") == "live":
+            raise ValueError("a live competition follows one fixture: name it by fixture_id")
+        return value
+
+    def snapshot(self) -> CompetitionConfigSnapshot:
+        """Return the configuration as it is stored; without ``fixture_ids`` unless it has them."""
+        unset = {"fixture_ids"} if self.fixture_ids is None else None
+        return cast("CompetitionConfigSnapshot", self.model_dump(mode="json", exclude=unset))
 
     def window(self) -> Window:
         """``pre_match`` over all markets with a horizon of 60 s, or ``fixed_duration`` with a ``scoring_window``."""
@@ -176,4 +206,5 @@ def require_owned(row: CompetitionRow | None, competition_id: str, caller: str) 
 
 def require_startable(row: CompetitionRow) -> None:
     if row["status"] not in MUTABLE:
-        raise NotStartableError("not_startable", f"competition {row['competition_id']} is {row['status']} and can't start")
+        error = NotStartableError("not_startable", f"competition {row['competition_id']} is {row['status']} and can't start")
+        raise until_over(error) if row["status"] == CompetitionStatus.RUNNING else error

@@ -166,7 +166,7 @@ class Registration:
         if row["pack_id"] is None or not names_ticks(agent):
             return
         try:
-            bound = bind(self.packs, row["pack_id"], row["fixture_id"])
+            bound = bind(self.packs, row["pack_id"], row["fixture_id"], row["fixture_ids"])
         except PackError:  # the start will report it
             return
         for agent_id, cause in misfits([agent], bound).items():

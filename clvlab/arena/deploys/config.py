@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
@@ -27,6 +29,27 @@ def _short(text: str) -> str:
 
 Entry = Annotated[StrictStr, Field(max_length=MAX_BYTES), AfterValidator(_short)]
 Allowlist = Annotated[list[Entry], Field(max_length=MAX_ENTRIES)]
+
+
+FixtureId = Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
+FixtureIds = Annotated[list[FixtureId], Field(min_length=1, max_length=100_000)] | Literal["all"]
+"""Fixtures of a pack, or all of it."""
+_SCOPE = re.compile("fixture|pack", re.IGNORECASE)
+
+
+def scope_faults(names: Iterable[str]) -> dict[str, str]:
+    """Return a sentence for each unknown field that seems to widen a run: it would otherwise be ignored, and one fixture run.
+
+    Examples
+    --------
+    >>> scope_faults(["fixtures", "colour"])
+    {'fixtures': "is unknown: name fixtures by fixture_id or fixture_ids, and their pack by pack_id"}
+    """
+    return {
+        name: "is unknown: name fixtures by fixture_id or fixture_ids, and their pack by pack_id"
+        for name in sorted(names)
+        if _SCOPE.search(name)
+    }
 
 
 _Name = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -55,6 +78,8 @@ class DeployConfig(BaseModel):
     source_mode, pack_id, fixture_id
         Replayed pack and fixture; a null fixture is the lowest of the pack, a null pack the only verified one of the catalog.
         ``live`` needs a configured feed.
+    fixture_ids
+        In place of ``fixture_id``, several fixtures of the pack or ``all``, in one run.
     market_allowlist
         Market-key prefixes that are scored and may be traded; ``""`` is every market.
     warmup_ticks
@@ -78,7 +103,8 @@ class DeployConfig(BaseModel):
     strategy: _Name
     source_mode: Literal["replay", "live"]
     pack_id: _Name | None = None
-    fixture_id: Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)] | None = None
+    fixture_id: FixtureId | None = None
+    fixture_ids: FixtureIds | None = None
     agent_id: _Name | None = None
     params: Annotated[dict[str, Any], AfterValidator(_sealable)] = Field(default_factory=dict)
     market_allowlist: Annotated[tuple[Entry, ...], Field(min_length=1, max_length=MAX_ENTRIES)] = ("",)
@@ -116,6 +142,10 @@ def without_effect(config: DeployConfig) -> dict[str, str]:
     kelly, known = config.sizing == "fractional_kelly", DeployConfig.model_fields
     in_params = config.params.get("stake", config.stake)
     found = {}
+    if config.fixture_ids is not None and config.fixture_id is not None:
+        found["fixture_ids"] = f"goes without fixture_id, which is {config.fixture_id}: give one of them"
+    elif config.fixture_ids is not None and config.source_mode == "live":
+        found["fixture_ids"] = "a live deploy follows one fixture: name it by fixture_id"
     if in_params != config.stake and (kelly or config.stake != known["stake"].default):
         found["stake"] = f"is {config.stake}, and params has the stake {in_params!r:.80}: give one of them"
     if not kelly and config.kelly_fraction_bps != known["kelly_fraction_bps"].default:
@@ -137,5 +167,8 @@ def deployed_agent(config: DeployConfig, agent_id: str, proof_mode: str = "repro
 
 
 def pin(config: DeployConfig) -> dict[str, Any]:
-    """Return a configuration as JSON values, as it is stored, hashed and sealed."""
-    return config.model_dump(mode="json")
+    """Return a configuration as JSON values, as it is stored, hashed and sealed; without ``fixture_ids`` unless it has them."""
+    pinned = config.model_dump(mode="json")
+    if config.fixture_ids is None:
+        del pinned["fixture_ids"]
+    return pinned

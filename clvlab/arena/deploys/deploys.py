@@ -20,16 +20,26 @@ from clvlab.api.competitions import (
     PreflightCheck,
     RuntimeEventsResponse,
 )
+from clvlab.api.runs import JobState
 from clvlab.arena.caps import Budget, Caps
-from clvlab.arena.deploys.config import DeployConfig, deployed_agent, pin, resolve, without_effect
+from clvlab.arena.deploys.config import DeployConfig, deployed_agent, pin, resolve, scope_faults, without_effect
 from clvlab.arena.deploys.job import live_spec_of, runtime_event, spec_of
+from clvlab.arena.jobs import OVER, Jobs, until_over
 from clvlab.arena.live import payload_of
 from clvlab.arena.pages import page_of
 from clvlab.arena.runs.binding import Bound, PackSource, bind
 from clvlab.arena.runs.entrants import config_hash_of, misfits, unused_keys
 from clvlab.arena.runs.in_database import enter
 from clvlab.arena.uploads.packs import Packs
-from clvlab.errors import BindingError, ClvlabError, IdempotencyConflictError, PageError, PreflightError, UnknownInstanceError
+from clvlab.errors import (
+    BindingError,
+    ClvlabError,
+    IdempotencyConflictError,
+    NotDeletableError,
+    PageError,
+    PreflightError,
+    UnknownInstanceError,
+)
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.law.schema import SAFE_INTEGER
@@ -37,7 +47,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.proof.manifest import RunStarted
 from clvlab.runs.live.feed import LiveFeed, is_genuine
 from clvlab.runs.spec import settings_in
-from clvlab.store import instances, runs
+from clvlab.store import instances, runs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.instances import InstanceRow
 from clvlab.store.jobs import JobPayload
@@ -81,7 +91,8 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
         wrong["strategy"] = f"unknown strategy {config.strategy!r}: use one of {', '.join(TEMPLATES)}"
     if "strategy" in wrong:
         config = config.model_copy(update={"strategy": _STAND_IN, "params": {}})
-    wrong = without_effect(config) | wrong
+    unknown_scope = scope_faults(set(body) - set(DeployConfig.model_fields))
+    wrong = without_effect(config) | wrong | unknown_scope
     full, wrong_params = _outcome(lambda: resolve(config))
     agent = None
     if wrong_params is None and full is not None:
@@ -89,13 +100,22 @@ def preflight(body: Mapping[str, Any], catalog: PackSource, live: LiveFeed) -> P
     _, policy = _outcome(lambda: settings_in(config, PolicyEnvelope))
     _, window = _outcome(lambda: settings_in(config, Window))
     own, binding = _outcome(lambda: _binding(config, catalog))
-    if agent is not None and own is not None and not {"pack_id", "fixture_id"} & set(wrong):
+    if agent is not None and own is not None and not {"pack_id", "fixture_id", "fixture_ids"} & set(wrong):
         wrong_params = misfits([agent], own).get(agent.identity.agent_id)
     wrong |= {"params": wrong_params} if wrong_params else {}
     fixture, of_the_feed = _fixture_on_feed(config, live)
     together = of_the_feed | {"policy": policy, "window": window, "replay_binding": binding}
     wrong |= {name: message for name, message in together.items() if message}
-    names = [*DeployConfig.model_fields, "live_feed", "fixture_on_feed", "quota", "policy", "window", "replay_binding"]
+    names = [
+        *DeployConfig.model_fields,
+        "live_feed",
+        "fixture_on_feed",
+        "quota",
+        "policy",
+        "window",
+        "replay_binding",
+        *unknown_scope,
+    ]
     checks: list[PreflightCheck] = [{"name": name, "ok": name not in wrong, "message": wrong.get(name, "ok")} for name in names]
     sound = not any(name in wrong for name in DeployConfig.model_fields)
     return Preflight(checks, full if sound else None, own, fixture)
@@ -139,7 +159,7 @@ def _binding(config: DeployConfig, catalog: PackSource) -> Bound | None:
         if config.pack_id is not None:
             raise BindingError(f"a live deploy follows the feed, and replays no pack: leave pack_id {config.pack_id!r} out")
         return None
-    return bind(catalog, config.pack_id, config.fixture_id)
+    return bind(catalog, config.pack_id, config.fixture_id, config.fixture_ids)
 
 
 MAX_RUNTIME_EVENTS = 1000
@@ -166,6 +186,7 @@ class Deploys:
     budget: Budget
     caps: Caps
     live: LiveFeed
+    jobs: Jobs
 
     def deploy(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None = None) -> DeployResponse:
         """Check a configuration by name, store it as an instance, and queue its run; return before the run is sealed.
@@ -214,8 +235,9 @@ class Deploys:
                 )
             instance = instances.row(connection, used[1])
             run = None if instance is None else runs.row(connection, instance["run_id"])
-        if instance is None or run is None or run["status"] == RunStatus.FAILED:
-            cause = "it is gone" if run is None else run["cause"]
+        is_gone = instance is None or instance["owner"] is None
+        if instance is None or run is None or is_gone or run["status"] == RunStatus.FAILED:
+            cause = "it is gone" if run is None or is_gone else run["cause"]
             detail = f"the deploy under idempotency key {key!r} failed for good ({cause}): take a new key"
             raise IdempotencyConflictError("prior_attempt", detail)
         return pick(DeployResponse, instance["record"])
@@ -267,7 +289,32 @@ class Deploys:
     def instance(self, caller: str, instance_id: str) -> AgentInstance:
         with self.database.read() as connection:
             record = _own_instance(connection, instance_id, caller)
-            return {**record, "updated_ts_ms": runs.lives(connection, [record["run_id"]])[record["run_id"]]["updated_ts_ms"]}
+            updated_ts_ms = runs.lives(connection, [record["run_id"]])[record["run_id"]]["updated_ts_ms"]
+            return {**record, "run_status": _run_status(connection, record), "updated_ts_ms": updated_ts_ms}
+
+    def cancel(self, caller: str, instance_id: str) -> JobState:
+        """Cancel the run of the caller's instance; ``TransitionError`` if it is over."""
+        with self.database.read() as connection:
+            run_id = _own_instance(connection, instance_id, caller)["run_id"]
+        return self.jobs.cancel_or_refuse(run_id, f"the run of instance {instance_id}")
+
+    def delete(self, caller: str, instance_id: str) -> None:
+        """Delete the caller's instance and its runtime events; its run and its idempotency key stay on record.
+
+        Raises
+        ------
+        NotDeletableError
+            ``in_use``: its run is not over.
+        """
+        with self.database.write() as connection:
+            record = _own_instance(connection, instance_id, caller, lock=True)
+            status = _run_status(connection, record)
+            if status not in OVER:
+                detail = f"the run of instance {instance_id} is {status}: cancel it, or wait until it is over"
+                raise until_over(NotDeletableError("in_use", detail))
+            instances.remove(connection, instance_id)
+            if status == RunStatus.SEALED:
+                usage.weigh(connection, record["run_id"])  # the events no longer count
 
     def page(
         self, caller: str, strategy: str | None = None, cursor: str | None = None, limit: int = 50
@@ -308,8 +355,12 @@ def _agent(config: DeployConfig) -> Any:
     return deployed_agent(config, str(config.agent_id))
 
 
-def _own_instance(connection: Connection, instance_id: str, caller: str) -> InstanceRecord:
-    row = instances.row(connection, instance_id)
+def _own_instance(connection: Connection, instance_id: str, caller: str, *, lock: bool = False) -> InstanceRecord:
+    row = instances.row(connection, instance_id, lock=lock)
     if row is None or row["owner"] is None or row["owner"] != caller:
         raise UnknownInstanceError(f"unknown instance {instance_id!r}")
     return row["record"]
+
+
+def _run_status(connection: Connection, record: InstanceRecord) -> Any:
+    return runs.statuses(connection, [record["run_id"]])[record["run_id"]]

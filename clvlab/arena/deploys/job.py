@@ -35,7 +35,7 @@ def spec_of(config: DeployConfig, own: Bound, instance_id: str) -> ReplaySpec:
         kind="deploy",
         origin_id=instance_id,
         pack=own.pack,
-        fixtures=[own.fixture_id],
+        fixtures=own.fixtures,
         agents=[deployed_agent(config, str(config.agent_id))],
         window=settings_in(config, Window),
         policy=settings_in(config, PolicyEnvelope),
@@ -60,7 +60,7 @@ class DeployOrigin:
         owner, binding = row["owner"], row["record"]["replay_binding"]
         if owner is None or binding is None:
             raise UnknownInstanceError(f"instance {instance_id} has no owner, or replays nothing")
-        own = bind(self.catalog.seen_by(owner), binding["pack_id"], binding["fixture_id"])
+        own = bind(self.catalog.seen_by(owner), binding["pack_id"], binding["fixture_id"], binding.get("fixture_ids"))
         return spec_of(DeployConfig.model_validate(row["record"]["config"]), own, instance_id)
 
     def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:

@@ -149,7 +149,7 @@ def misfits(agents: Iterable[Entrant], own: Bound) -> dict[str, str]:
     if not candidates:
         return {}
     try:
-        tape = own.pack.tape([own.fixture_id])
+        tape = own.pack.tape(own.fixtures)
     except PackError:
         return {}
     found: dict[str, str] = {}
@@ -157,5 +157,6 @@ def misfits(agents: Iterable[Entrant], own: Bound) -> dict[str, str]:
         try:
             locate(tape, decisions_of(agent, tape))
         except ClvlabError as error:
-            found[agent.identity.agent_id] = f"can't run over fixture {own.fixture_id} of pack {own.pack.pack_id!r}: {error}"
+            named = f"fixture {own.fixture_id}" if own.fixture_ids is None else f"{len(own.fixture_ids)} fixtures"
+            found[agent.identity.agent_id] = f"can't run over {named} of pack {own.pack.pack_id!r}: {error}"
     return found

@@ -185,9 +185,9 @@ def enter(
 ) -> Job | None:
     """Store a run, unless it is there and must not be performed again, and commit to it; with ``payload`` store its job too.
 
-    With ``lease_ms`` the run also begins, and its job is returned: it is leased to the caller. ``started`` is the payload of
-    RUN_STARTED. Without ``budget`` the bytes of the run are not limited. ``origin_id`` is the origin if the evidence does not
-    name it exactly, as for a start of a competition.
+    A new job is returned. With ``lease_ms`` it is leased to the caller, and the run begins. ``started`` is the payload of
+    RUN_STARTED. A removed run keeps its owner. Without ``budget`` the bytes of the run are not limited. ``origin_id`` is the
+    origin if the evidence does not name it exactly, as for a start of a competition.
     """
     run_id, binding = started["run_id"], started["binding"]
     row = {
@@ -204,8 +204,10 @@ def enter(
         "created_ts_ms": now_ms,
         "ranked": ranked,
     }
-    if not runs.add(connection, row):
+    kept_owner = runs.add(connection, row)
+    if kept_owner is None:
         return None
+    owner = kept_owner
     if budget is not None:
         budget.require_room(connection, owner)
     log = StoredLogRows(connection, writing=True)
@@ -218,7 +220,7 @@ def enter(
     kind = f"live-{started['kind']}" if started["source_mode"] == "live" else started["kind"]
     job_id = jobs.add(connection, kind, run_id, payload, now_ms, lease_ms)
     if lease_ms is None:
-        return None
+        return Job(job_id, kind, run_id, payload, 0)
     jobs.take_turn(connection, owner)
     return Job(job_id, kind, run_id, payload, 1, commit_index=index)
 

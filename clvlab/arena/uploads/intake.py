@@ -85,6 +85,14 @@ class IncomingUpload:
         except OSError as error:
             raise StoreFullError(f"an upload can't be written: {error.strerror}") from error
 
+    def finished(self) -> Path:
+        """Close the received file and return its path; ``StoreFullError`` if the disk is full."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise StoreFullError(f"an upload can't be written: {error.strerror}") from error
+        return Path(self._file.name)
+
     @contextmanager
     def handed_over(self) -> Iterator[None]:
         """Take the upload over from its receiver; at the end all files that were not moved away are removed.

@@ -12,27 +12,34 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from clvlab.agents.isolation.sandbox import CLVLAB, can_lock_in
 from clvlab.api.answer import pick
 from clvlab.api.packs import UploadedPack, UploadedPackList
+from clvlab.api.runs import JobState
+from clvlab.arena.jobs import CANCELLED, UPLOAD, Jobs, fenced, until_over
 from clvlab.arena.uploads.intake import IncomingUpload, Places, UploadLimits
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab.arena.uploads.worker import ANSWER, MADE, SETTINGS
 from clvlab.base.files import StagingPath, file_bytes_or_none, flush, flush_all, remove_leftovers
-from clvlab.errors import PackError, UnknownPackError, UploadConflictError, UploadRefusedError
+from clvlab.errors import PackError, TransitionError, UnknownPackError, UploadConflictError, UploadRefusedError
 from clvlab.packs.catalog import Catalog, entry_of, open_entry
 from clvlab.packs.files import file_sha256
 from clvlab.packs.manifest import grade_of
 from clvlab.packs.reader import Pack, load_pack
+from clvlab.runs.progress import OnProgress, Stage
+from clvlab.store import jobs as job_rows
 from clvlab.store import uploads as rows
 from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import Job, JobPayload, JobRow, JobStatus
+from clvlab.store.runs import RunStatus
 from clvlab.store.uploads import UploadRow
 
 # A separate process reads an upload, with limits; its result is then opened here.
@@ -41,6 +48,7 @@ from clvlab.store.uploads import UploadRow
 _WORKER = "clvlab.arena.uploads.worker"
 _MAX_ANSWER = 1 << 16
 _MAX_REASON = 1_000
+_TELL_S = 0.5
 # The environment of the process; without the service's settings, because they may hold a password.
 _KEPT = ("LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
@@ -54,9 +62,14 @@ class VerifiedUpload:
     bytes: int
 
 
-def verified_upload(folder: Path, request: UploadRequest, limits: UploadLimits) -> VerifiedUpload:
-    """Make a pack from a received upload, and verify it in full; ``UploadRefusedError`` names the failure. Blocks."""
-    answer = _worker_answer(folder, request, limits)
+def verified_upload(
+    folder: Path, request: UploadRequest, limits: UploadLimits, tell: Callable[[], None] = lambda: None
+) -> VerifiedUpload:
+    """Make a pack from a received upload, and verify it in full; ``UploadRefusedError`` names the failure. Blocks.
+
+    ``tell`` is called now and then; an error of it ends the verification.
+    """
+    answer = _worker_answer(folder, request, limits, tell)
     if answer.get("is_genuine") is None:
         raise UploadRefusedError(str(answer.get("refused"))[:_MAX_REASON])
     made = folder / MADE / (request.pack_id if request.source and request.pack_id else "pack")
@@ -70,7 +83,7 @@ def verified_upload(folder: Path, request: UploadRequest, limits: UploadLimits) 
     return VerifiedUpload(pack, answer["is_genuine"] is True, sum(path.stat().st_size for path in files))
 
 
-def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits) -> dict[str, object]:
+def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits, tell: Callable[[], None]) -> dict[str, object]:
     scratch = folder / "scratch"
     scratch.mkdir()
     settings = {
@@ -89,10 +102,12 @@ def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits) -
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    until = time.monotonic() + limits.timeout_s
     try:
-        status = process.wait(limits.timeout_s)
-    except subprocess.TimeoutExpired as error:
-        raise UploadRefusedError(f"it could not be verified in {limits.timeout_s} s: send less at a time") from error
+        while (status := _status(process, min(_TELL_S, until - time.monotonic()))) is None:
+            if time.monotonic() >= until:
+                raise UploadRefusedError(f"it could not be verified in {limits.timeout_s} s: send less at a time")
+            tell()
     finally:
         process.kill()
         process.wait()
@@ -106,6 +121,13 @@ def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits) -
     except orjson.JSONDecodeError:
         answer = None
     return answer if isinstance(answer, dict) else {}
+
+
+def _status(process: subprocess.Popen[bytes], within_s: float) -> int | None:
+    try:
+        return process.wait(max(0.0, within_s))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -152,10 +174,11 @@ class Uploads:
         """
         with incoming.handed_over():
             found = verified_upload(incoming.path, incoming.request, self.limits)
-            row, new = self._store(incoming.owner, found, incoming.path)
+            with self.database.write() as connection:
+                row, new = self.store(connection, incoming.owner, found, incoming.path)
         return self._info(row), new
 
-    def _store(self, owner: str, found: VerifiedUpload, scratch: Path) -> tuple[UploadRow, bool]:
+    def store(self, connection: Connection, owner: str, found: VerifiedUpload, scratch: Path) -> tuple[UploadRow, bool]:
         """Put a pack's files and row in place, while the owner's packs are locked."""
         pack = found.pack
         row: UploadRow = {
@@ -170,21 +193,20 @@ class Uploads:
             "created_ts_ms": self.clock(),
         }
         target = self._home(owner) / pack.pack_id
-        with self.database.write() as connection:
-            rows.hold(connection, owner)
-            kept = rows.of_owner(connection, owner)
-            for known in [known for known in kept if known["content_hash"] == pack.content_hash]:
-                if self._is_there(known):
-                    return known, False
-                rows.delete(connection, owner, known["pack_id"])  # its files are lost, so this upload replaces it
-                kept.remove(known)
-            self._check_room(row, kept)
-            rows.add(connection, row)
-            target.parent.mkdir(mode=0o700, exist_ok=True)
-            if target.exists():
-                target.rename(scratch / "without-a-row")
-            pack.folder.rename(target)
-            flush(target.parent)
+        rows.hold(connection, owner)
+        kept = rows.of_owner(connection, owner)
+        for known in [known for known in kept if known["content_hash"] == pack.content_hash]:
+            if self._is_there(known):
+                return known, False
+            rows.delete(connection, owner, known["pack_id"])  # its files are lost, so this upload replaces it
+            kept.remove(known)
+        self._check_room(row, kept)
+        rows.add(connection, row)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        if target.exists():
+            target.rename(scratch / "without-a-row")
+        pack.folder.rename(target)
+        flush(target.parent)
         return row, True
 
     def _check_room(self, row: UploadRow, kept: Sequence[UploadRow]) -> None:
@@ -246,7 +268,9 @@ class Uploads:
                 shadowed = pack_id in self.catalog.entries()  # then the catalog's pack is used instead
                 user = None if shadowed else rows.user(connection, owner, pack_id, row["content_hash"])
                 if user is not None:
-                    raise UploadConflictError("in_use", f"pack {pack_id!r} is used by {user}, which is not over")
+                    name, is_running = user
+                    error = UploadConflictError("in_use", f"pack {pack_id!r} is used by {name}, which is not over")
+                    raise until_over(error) if is_running else error
                 rows.delete(connection, owner, pack_id)
                 if target.exists():
                     target.rename(trash.path / "pack")
@@ -311,3 +335,144 @@ def _is_copy(folder: Path, pack: Pack) -> bool:
     except PackError:
         return False
     return True
+
+
+# The job of an upload that its sender does not wait for: a received file is verified, and the pack is kept.
+
+
+_RECEIVED = ".received-"
+_KEPT_S = 3600.0  # a file without a job may be about to get one
+_STATUSES = {
+    JobStatus.QUEUED: RunStatus.QUEUED,
+    JobStatus.LEASED: RunStatus.RUNNING,
+    JobStatus.DONE: RunStatus.SEALED,
+    JobStatus.FAILED: RunStatus.FAILED,
+}
+
+
+@dataclass(frozen=True)
+class UploadJobs:
+    """Verifies received uploads; the file of a job is in the folder of uploads until the job is over."""
+
+    uploads: Uploads
+    jobs: Jobs
+    new_id: Callable[[], str]
+
+    def start(self) -> None:
+        """Remove the files of jobs that are over, or that were never stored."""
+        with self.jobs.database.read() as connection:
+            for path in self.uploads.limits.folder.glob(f"{_RECEIVED}*"):
+                row = job_rows.newest(connection, UPLOAD, path.name.removeprefix(_RECEIVED))
+                is_open = row is not None and row["status"] in (JobStatus.QUEUED, JobStatus.LEASED)
+                if not is_open and time.time() - path.stat().st_mtime > _KEPT_S:
+                    path.unlink(missing_ok=True)
+
+    def enter(self, incoming: IncomingUpload, *, at_once: bool) -> str:
+        """Store the job of a received upload and return its id; with ``at_once`` the caller settles it next."""
+        upload_id, now = "upl_" + self.new_id(), self.jobs.clock()
+        payload: JobPayload = {
+            "origin_id": upload_id,
+            "request": incoming.request.model_dump(mode="json", exclude_unset=True),
+            "owner": incoming.owner,
+        }
+        kept = self._file(upload_id)
+        os.link(incoming.finished(), kept)
+        try:
+            flush(kept)
+            flush(kept.parent)
+            lease_ms = self.jobs.lease_ms if at_once or not self.jobs.workers else None
+            with self.jobs.database.write() as connection:
+                job_id = job_rows.add(connection, UPLOAD, upload_id, payload, now, lease_ms)
+        except BaseException:
+            kept.unlink()
+            raise
+        if lease_ms is not None:
+            self.jobs.expect(Job(job_id, UPLOAD, upload_id, payload, 1))
+        return upload_id
+
+    def perform(self, job: Job, tell: OnProgress) -> None:
+        request, owner = UploadRequest.model_validate(job.payload["request"]), job.payload["owner"]
+        with fenced(self.jobs.database, job):  # else it was cancelled while it waited
+            tell(Stage.OPENING)
+        with StagingPath(self.uploads.limits.folder) as scratch:
+            received = scratch / "given" / request.stored_name
+            received.parent.mkdir()
+            os.link(self._file(job.run_id), received)
+            try:
+                found = verified_upload(scratch, request, self.uploads.limits, lambda: tell(Stage.OPENING))
+                with fenced(self.jobs.database, job) as connection:
+                    row, is_new = self.uploads.store(connection, owner, found, scratch)
+                    self._end(connection, job, JobStatus.DONE, None, {"pack_id": row["pack_id"], "is_new": is_new})
+            except PackError as error:
+                with fenced(self.jobs.database, job) as connection:
+                    self._end(connection, job, JobStatus.FAILED, str(error), {"reason": getattr(error, "reason", None)})
+        self._file(job.run_id).unlink(missing_ok=True)
+
+    def _end(self, connection: Connection, job: Job, status: JobStatus, cause: str | None, result: object) -> None:
+        job_rows.note_progress(connection, job, result)
+        job_rows.finish(connection, job, status, cause)
+
+    def record_failure(self, connection: Connection, job: Job, cause: str) -> None:  # noqa: ARG002
+        """Remove the file; a worker that still reads it has a link of its own."""
+        job_rows.note_progress(connection, job, {"reason": None})
+        self._file(job.run_id).unlink(missing_ok=True)
+
+    def settle(self, upload_id: str, incoming: IncomingUpload) -> None:
+        """Wait until an upload is over, and free the place of its owner; perform its job here if no other worker does."""
+        try:
+            self.jobs.settle(upload_id)
+        finally:
+            incoming.discard()
+
+    def state(self, owner: str, upload_id: str) -> JobState:
+        """Return the state of the owner's upload; ``UnknownPackError`` if it is unknown, or of another owner."""
+        row = self._row(owner, upload_id)
+        status = _STATUSES[JobStatus(row["status"])]
+        state: JobState = {
+            "run_id": None,
+            "status": status.value,
+            "cause": row["cause"] if status == RunStatus.FAILED else None,
+            "stage": None,
+            "done": None,
+            "total": None,
+            "upload_id": upload_id,
+        }
+        if status == RunStatus.SEALED:
+            return {**state, "pack_id": row["progress"]["pack_id"]}
+        return (
+            cast("JobState", {**state, **self.jobs.progress(upload_id, row["progress"])})
+            if status == RunStatus.RUNNING
+            else state
+        )
+
+    def result(self, owner: str, upload_id: str) -> tuple[UploadedPack, bool]:
+        """Return the pack of a finished upload, and whether it was new.
+
+        Raises
+        ------
+        UploadRefusedError, UploadConflictError
+            Nothing was kept.
+        """
+        row = self._row(owner, upload_id)
+        if row["status"] == JobStatus.DONE:
+            return self.uploads.info(owner, row["progress"]["pack_id"]), row["progress"]["is_new"]
+        cause, reason = str(row["cause"]), (row["progress"] or {}).get("reason")
+        raise UploadRefusedError(cause) if reason is None else UploadConflictError(reason, cause)
+
+    def cancel(self, owner: str, upload_id: str) -> JobState:
+        """Cancel the verification of the owner's upload; ``TransitionError`` if it is over."""
+        self._row(owner, upload_id)
+        is_cancelled, state = self.jobs.cancel(upload_id, CANCELLED), self.state(owner, upload_id)
+        if not is_cancelled:
+            raise TransitionError(f"upload {upload_id} is {state['status']}: there is nothing to cancel")
+        return state
+
+    def _row(self, owner: str, upload_id: str) -> JobRow:
+        with self.jobs.database.read() as connection:
+            row = job_rows.newest(connection, UPLOAD, upload_id)
+        if row is None or row["payload"]["owner"] != owner:
+            raise UnknownPackError(f"you have no upload {upload_id!r}")
+        return row
+
+    def _file(self, upload_id: str) -> Path:
+        return self.uploads.limits.folder / f"{_RECEIVED}{upload_id}"

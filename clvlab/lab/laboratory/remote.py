@@ -13,7 +13,7 @@ import httpx2
 from websockets.exceptions import ConnectionClosed
 
 from clvlab.agents.registry import TEMPLATES, TRANSCRIBED, names_template
-from clvlab.api.runs import RunProgress
+from clvlab.api.runs import JobState
 from clvlab.arena import packs
 from clvlab.arena.deploys.config import DeployConfig
 from clvlab.base.names import no_argument
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from clvlab.sql import Table  # loads a database
 
 _MIN_ROSTER = 2
-_STARTED = "COMPETITION_STARTED"
 _UNDER_WAY = ("queued", "running")
 _PAUSE_S = 1.0
 
@@ -119,7 +118,7 @@ class HttpBackend:
             except KeyboardInterrupt:
                 client.cancel_backtest(made["backtest_id"], str(made.get("key")))
                 raise
-        return self.open_run(made["run_id"])
+        return self.open_run(str(made["run_id"]))
 
     def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         if executor is not None:
@@ -130,10 +129,9 @@ class HttpBackend:
         strategy = self._template(agent, "deploy")
         pack_id = _named_pack(request)
         with self._connection() as client:
-            fixture_id = _only(request.fixtures or client.pack(pack_id)["fixtures"])
-            config = {"strategy": strategy, "source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
+            config = {"strategy": strategy, "source_mode": "replay", "pack_id": pack_id, "fixture_id": _only(request.fixtures)}
             own = config | {"params": dict(agent.params)}
-            further = [name for name in DeployConfig.model_fields if name not in own]
+            further = [name for name in DeployConfig.model_fields if name not in (*own, "fixture_ids")]
             for name in settings:
                 if name not in further:
                     raise ArgumentError(no_argument("deploy", name, further))
@@ -185,8 +183,8 @@ class HttpBackend:
             self._template(agent, "compete")
         names, pack_id = _names(agents), _named_pack(request)
         with self._connection() as client:
-            fixture_id = _only(request.fixtures or client.pack(pack_id)["fixtures"])
-            config = {"source_mode": "replay", "pack_id": pack_id, "fixture_id": fixture_id}
+            fixture_ids = "all" if request.fixtures is None else list(request.fixtures)
+            config = {"source_mode": "replay", "pack_id": pack_id, "fixture_ids": fixture_ids}
             return self.open_run(self._start_run(client, config, names, agents))
 
     def _start_run(self, client: Client, config: Mapping[str, Any], names: Sequence[str], agents: Sequence[AgentSpec]) -> str:
@@ -195,8 +193,7 @@ class HttpBackend:
         made = client.create_competition(config, **shape)["competition_id"]
         for name, agent in zip(names, agents, strict=True):
             client.register(made, name, str(agent.agent), agent.params)
-        run_id = client.start(made)["run_id"]
-        return run_id or next(str(event["run_id"]) for event in client.events(made, -1) if event["kind"] == _STARTED)
+        return str(client.start(made)["run_id"])
 
     def runs(self, limit: int | None = None) -> Listing:
         with self._connection() as client:
@@ -271,7 +268,7 @@ class LiveProgress:
     outcome = facts
 
 
-def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> RunProgress:
+def _follow(client: Client, run_id: str, look: Callable[[LiveProgress], None]) -> JobState:
     try:
         while (state := client.progress(run_id))["status"] in _UNDER_WAY:
             try:
@@ -293,13 +290,9 @@ def _names(agents: Sequence[AgentSpec]) -> list[str]:
     return names
 
 
-def _only(fixtures: Sequence[int]) -> int:
-    if len(fixtures) != 1:
-        raise UnsupportedError(
-            f"a service competes and deploys on one fixture at a time, not {len(fixtures)}: "
-            f"name it, as fixtures=[{min(fixtures, default=0)}]"
-        )
-    return fixtures[0]
+def _only(fixtures: Sequence[int] | None) -> int:
+    (fixture,) = fixtures or ()  # the verb takes one
+    return fixture
 
 
 def _agent_text(agent: AgentSpec) -> str:

@@ -7,13 +7,25 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 from pydantic import AfterValidator, TypeAdapter
 
-from clvlab.api.answer import JsonObject
+from clvlab.api.answer import JsonObject, ignored
 from clvlab.api.backtests import StrategyInfo, StrategyListResponse
 from clvlab.api.competitions import AgentInstance, DeployResponse, InstanceListResponse, RuntimeEvent, RuntimeEventsResponse
+from clvlab.api.runs import JobState
 from clvlab.arena import templates
 from clvlab.arena.deploys.config import DeployConfig
+from clvlab.arena.jobs import OVER
 from clvlab.arena.pages import PAGE
-from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, AuthenticatedRoute, CurrentPrincipal, CursorQuery, PageSizeQuery
+from clvlab_service.deps import (
+    JOB,
+    SAFE_INTEGER,
+    ApplicationDep,
+    AuthenticatedRoute,
+    CurrentPrincipal,
+    CursorQuery,
+    PageSizeQuery,
+    Prefer,
+    accepted_response,
+)
 from clvlab_service.json_lists import ReadPlace, json_list
 from clvlab_service.negotiation import LIST, RevalidatedRoute, link_next
 from clvlab_service.openapi import body_schema, problems
@@ -39,7 +51,9 @@ def _shallow(value: Any, depth: int = 0) -> Any:
 @router.post(
     "/deploy",
     operation_id="deployAgent",
-    responses=problems(
+    response_model=DeployResponse,
+    responses=JOB
+    | problems(
         401,
         413,
         429,
@@ -51,16 +65,27 @@ def _shallow(value: Any, depth: int = 0) -> Any:
     openapi_extra=body_schema(DeployConfig, _EXAMPLE),
 )
 def deploy(
+    request: Request,
     principal: CurrentPrincipal,
     body: Annotated[JsonObject, AfterValidator(_shallow), Body()],
     application: ApplicationDep,
+    prefer: Prefer,
     idempotency_key: Annotated[
         str | None,
         Header(alias="Idempotency-Key", min_length=1, max_length=255, description="The same key returns the same instance."),
     ] = None,
-) -> DeployResponse:
-    """Check a configuration with named checks, pin it as an instance of the caller, and start its run."""
-    return application.deploys.deploy(principal, body, idempotency_key)
+) -> Any:
+    """Check a configuration with named checks, pin it as an instance of the caller, and start its run.
+
+    The answer comes before the run is sealed. With `Prefer: respond-async` it is the state of that run.
+    """
+    deployed = application.deploys.deploy(principal, body, idempotency_key)
+    if prefer.wait_s == 0:
+        state = application.jobs.state(deployed["run_id"])
+        if state["status"] not in OVER:
+            unread = ignored(deployed.get("ignored", ()))
+            return accepted_response(request, {**state, **unread}, f"/agents/instances/{deployed['instance_id']}", prefer)
+    return deployed
 
 
 @router.get("/instances", operation_id="listInstances", responses=LIST | problems(401, 422))
@@ -85,8 +110,29 @@ def own_instances(
     responses=problems(401, s404=_UNKNOWN),
 )
 def instance(instance_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> AgentInstance:
-    """Read an instance. Only its owner may read it."""
+    """Read an instance and the status of its run. Only its owner may read it."""
     return application.deploys.instance(principal, instance_id)
+
+
+@router.post(
+    "/instances/{instance_id}/cancel",
+    operation_id="cancelInstance",
+    responses=problems(401, s404=_UNKNOWN, s409="Its run is over"),
+)
+def cancel(instance_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> JobState:
+    """Cancel the run of an instance, also one that follows a match. Nothing of it is sealed, and the instance stays."""
+    return application.deploys.cancel(principal, instance_id)
+
+
+@router.delete(
+    "/instances/{instance_id}",
+    operation_id="deleteInstance",
+    status_code=204,
+    responses=problems(401, s404=_UNKNOWN, s409="Its run is not over: cancel it first"),
+)
+def delete(instance_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
+    """Delete an instance and its runtime events. Its run stays verifiable, and its idempotency key stays used."""
+    application.deploys.delete(principal, instance_id)
 
 
 @router.get(

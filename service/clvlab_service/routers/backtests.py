@@ -8,18 +8,22 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from clvlab.api.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse, BacktestState
+from clvlab.api.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
+from clvlab.api.runs import JobState
+from clvlab.arena.jobs import OVER
 from clvlab.arena.pages import PAGE
 from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
-from clvlab_service.bodies import JsonRoute
+from clvlab.store.labels import ANYBODY
 from clvlab_service.deps import (
-    ACCEPTED,
-    OVER,
+    JOB,
+    AnyPrincipal,
     ApplicationDep,
     BacktestPool,
     CursorQuery,
+    OpenRoute,
     PageSizeQuery,
     Prefer,
     SheetPool,
@@ -29,7 +33,7 @@ from clvlab_service.deps import (
 from clvlab_service.negotiation import LIST, Responses, RevalidatedRoute, link_next
 from clvlab_service.openapi import problems
 
-router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=JsonRoute)
+router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=OpenRoute)
 reports = APIRouter(prefix="/backtests", tags=["backtests"], route_class=RevalidatedRoute)
 
 _EXAMPLES: Any = {
@@ -48,9 +52,6 @@ _EXAMPLES: Any = {
     },
 }
 _QUICK_S = 1.0
-_UNDER_WAY: Responses = {
-    202: {"model": BacktestState, "headers": ACCEPTED, "description": "Still running; ask again at `Location`"}
-}
 _PAGE: Responses = {200: {"description": "One page without scripts", "content": {"text/html": {"schema": {"type": "string"}}}}}
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description="Identifies one backtest, and withdraws it.")
@@ -60,10 +61,12 @@ _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description
     "",
     operation_id="runBacktest",
     response_model=BacktestRunResponse,
-    responses=_UNDER_WAY
+    responses=JOB
     | problems(
         413,
+        429,
         507,
+        s401="The token is not valid",
         s400="Invalid window, agent or policy, unreadable body, or the replay failed",
         s404="`pack_id` is not in the verified catalog",
         s409="The idempotency key belongs to another backtest, or the backtest was cancelled",
@@ -73,6 +76,7 @@ _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description
 async def run_backtest(
     request: Request,
     body: Annotated[BacktestRequest, Body(openapi_examples=_EXAMPLES)],
+    principal: AnyPrincipal,
     application: ApplicationDep,
     pool: BacktestPool,
     prefer: Prefer,
@@ -82,15 +86,21 @@ async def run_backtest(
 
     A body with one fixture runs the offline agent `baseline`; the answer comes when the run is sealed. A body with
     several fixtures, or a whole pack, runs any template except `llm` and `bets`; after a second the answer is 202 and
-    the run goes on.
+    the run goes on. A bearer token is optional: the run belongs to its owner, unless somebody
+    has asked for the same one before.
     """
-    wanted = await run_in_threadpool(application.backtests.ask, body, key)
+    wanted = await run_in_threadpool(application.backtests.ask, body, key, principal or ANYBODY)
     if not wanted.known:
         async with pool.turn(wanted.run_id):
-            inflight = pool.inflight(wanted.run_id)
+            inflight = joined = pool.inflight(wanted.run_id)
             with nullcontext() if inflight else pool.place():
-                await run_in_threadpool(application.backtests.enter, wanted, at_once=inflight is None and pool.is_free)
-                inflight = inflight or pool.submit(wanted.run_id, partial(application.backtests.settle, wanted))
+                at_once = inflight is None and pool.is_free
+                is_new = await run_in_threadpool(application.backtests.enter, wanted, at_once=at_once)
+                settle = partial(application.backtests.settle, wanted)
+                inflight = inflight or pool.submit(wanted.run_id, settle)
+            if is_new and inflight is joined:  # which is about an attempt that was cancelled
+                with pool.place():
+                    inflight = pool.submit(wanted.run_id, settle)
         if not await wait_for(inflight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
             state = await run_in_threadpool(application.backtests.state, wanted)
             if state["status"] not in OVER:
@@ -119,7 +129,7 @@ def backtests(
     "/{backtest_id}",
     operation_id="getBacktest",
     response_model=BacktestReport,
-    responses=_UNDER_WAY | problems(410, s404="Unknown backtest, or one that failed; the problem says why"),
+    responses=JOB | problems(410, s404="Unknown backtest, or one that failed; the problem says why"),
 )
 def report(request: Request, backtest_id: str, application: ApplicationDep) -> Any:
     """Read a report, or the progress of a backtest that still runs."""
@@ -130,14 +140,26 @@ def report(request: Request, backtest_id: str, application: ApplicationDep) -> A
 @router.post(
     "/{backtest_id}/cancel",
     operation_id="cancelBacktest",
-    responses=problems(410, 422, s403="The key did not ask for this backtest", s404="Unknown backtest", s409="It is over"),
+    responses=problems(
+        410,
+        s401="The token is not valid",
+        s403="The key or the caller did not ask for this backtest",
+        s404="Unknown backtest",
+        s409="It is over",
+        s422="Neither a key nor a token",
+    ),
 )
-def cancel(backtest_id: str, application: ApplicationDep, key: Annotated[str, _Key]) -> BacktestState:
-    """Withdraw a request by its idempotency key, or by the key in its answer.
+def cancel(
+    backtest_id: str, principal: AnyPrincipal, application: ApplicationDep, key: Annotated[str | None, _Key] = None
+) -> JobState:
+    """Withdraw a request by its idempotency key, by the key in its answer, or without a key by a bearer token.
 
     The backtest is cancelled if nobody else asked for it.
     """
-    return application.backtests.withdraw(backtest_id, key)
+    if key is None and principal is None:
+        missing = {"loc": ("header", "Idempotency-Key"), "msg": "Field required", "type": "missing", "input": None}
+        raise RequestValidationError([missing])
+    return application.backtests.withdraw(backtest_id, key, principal)
 
 
 @reports.get(

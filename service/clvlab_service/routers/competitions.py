@@ -15,7 +15,6 @@ from clvlab.api.competitions import (
     AgentRegisterResponse,
     CompetitionCreateResponse,
     CompetitionEvent,
-    CompetitionProgress,
     CompetitionStartResponse,
     CompetitionStateResponse,
     CompetitionStatusResponse,
@@ -24,10 +23,10 @@ from clvlab.api.competitions import (
 )
 from clvlab.arena.competitions.competitions import CompetitionFilter
 from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
+from clvlab.arena.jobs import OVER
 from clvlab.arena.pages import PAGE
 from clvlab_service.deps import (
-    ACCEPTED,
-    OVER,
+    JOB,
     SAFE_INTEGER,
     ApplicationDep,
     AuthenticatedRoute,
@@ -42,19 +41,12 @@ from clvlab_service.deps import (
 )
 from clvlab_service.examples import RESULT_1X2
 from clvlab_service.json_lists import EventPages, ReadPlace, json_list
-from clvlab_service.negotiation import LIST, Responses, link_next
+from clvlab_service.negotiation import LIST, link_next
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)
 
-_UNDER_WAY: Responses = {
-    202: {
-        "model": CompetitionProgress,
-        "headers": ACCEPTED,
-        "description": "Still running; `Prefer: respond-async` or `wait=N` asked for an early answer",
-    }
-}
 _UNKNOWN = "Unknown competition"
 _CONFIG = {
     "competition_type": "arena",
@@ -180,7 +172,7 @@ def open_entries(competition_id: str, principal: CurrentPrincipal, application: 
     "/{competition_id}/start",
     operation_id="startCompetition",
     response_model=CompetitionStartResponse,
-    responses=_UNDER_WAY
+    responses=JOB
     | problems(401, 403, 429, 500, 507, s404=_UNKNOWN, s409="It cannot start (`reason` says why), or it was cancelled"),
 )
 async def start(
@@ -200,16 +192,13 @@ async def start(
         await run_in_threadpool(competitions.check_startable, principal, competition_id)
         with pool.place():
             run_id = await run_in_threadpool(competitions.claim, principal, competition_id, at_once=pool.is_free)
-            if await run_in_threadpool(competitions.is_live, competition_id):
-                started = await run_in_threadpool(competitions.start_response, competition_id)
-                return JSONResponse(started, 202, {"Location": f"/competitions/{competition_id}"})
-            inflight = pool.submit(run_id, partial(application.jobs.settle, run_id), principal)
-    if not await wait_for(inflight, prefer, None):
+            is_live = await run_in_threadpool(competitions.is_live, competition_id)
+            inflight = None if is_live else pool.submit(run_id, partial(application.jobs.settle, run_id), principal)
+    if inflight is None or not await wait_for(inflight, prefer, None):
         state = await run_in_threadpool(application.jobs.state, run_id)
-        if state["status"] not in OVER:
-            return accepted_response(
-                request, {"competition_id": competition_id, **state}, f"/competitions/{competition_id}", prefer
-            )
+        if inflight is None or state["status"] not in OVER:
+            applied = None if inflight is None and prefer.wait_s else prefer  # nobody waits for a match to end
+            return accepted_response(request, state, f"/competitions/{competition_id}", applied)
     return JSONResponse(await run_in_threadpool(competitions.settled_response, competition_id, run_id))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,11 +16,14 @@ from starlette.requests import ClientDisconnect
 from clvlab.api.answer import JsonObject
 from clvlab.api.leaderboard import MeResponse
 from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
+from clvlab.api.runs import JobState
 from clvlab.arena.fixtures import FixtureFilter
+from clvlab.arena.jobs import OVER
 from clvlab.arena.tables import PAGE
 from clvlab.arena.uploads.intake import IncomingUpload
 from clvlab.arena.uploads.requests import UploadRequest
 from clvlab_service.deps import (
+    JOB,
     LOCATION,
     SAFE_INTEGER,
     ApplicationDep,
@@ -27,8 +31,11 @@ from clvlab_service.deps import (
     CurrentPrincipal,
     CursorQuery,
     PageSizeQuery,
+    Prefer,
     UploadPool,
+    accepted_response,
     path_here,
+    wait_for,
 )
 from clvlab_service.json_lists import ReadPlace
 from clvlab_service.negotiation import (
@@ -150,7 +157,9 @@ _KEPT: Responses = {
     "",
     operation_id="uploadPack",
     status_code=201,
+    response_model=UploadedPack,
     responses=_KEPT
+    | JOB
     | problems(
         401,
         413,
@@ -169,17 +178,32 @@ async def upload(
     about: Annotated[UploadRequest, Query()],
     application: ApplicationDep,
     pool: UploadPool,
-) -> UploadedPack:
+    prefer: Prefer,
+) -> Any:
     """Upload a pack as an archive (zip, tar or tar.gz), or with `source` a file to import.
 
-    It is verified before the answer.
+    It is verified before the answer, unless `Prefer` asks for an answer sooner.
     """
-    incoming = await run_in_threadpool(application.uploads.receive, principal, about)
+    incoming, jobs, is_settled_here = await run_in_threadpool(application.uploads.receive, principal, about), None, True
     try:
         await _receive(request, incoming, request.app.state.settings.upload_receive_s)
-        found, new = await pool.run(application.uploads.keep, incoming)
+        if prefer.wait_s is None:
+            found, new = await pool.run(application.uploads.keep, incoming)
+        else:
+            jobs = application.upload_jobs
+            with pool.place():
+                upload_id = await run_in_threadpool(jobs.enter, incoming, at_once=pool.is_free)
+                inflight = pool.submit(upload_id, partial(jobs.settle, upload_id, incoming), principal)
+                is_settled_here = False
     finally:
-        await run_in_threadpool(incoming.discard)
+        if is_settled_here:
+            await run_in_threadpool(incoming.discard)
+    if jobs is not None:
+        if not await wait_for(inflight, prefer, None):
+            state = await run_in_threadpool(jobs.state, principal, upload_id)
+            if state["status"] not in OVER:
+                return accepted_response(request, state, f"/me/uploads/{upload_id}", prefer)
+        found, new = await run_in_threadpool(jobs.result, principal, upload_id)
     response.status_code = 201 if new else 200
     response.headers["Location"] = path_here(request, f"{PATH}/{quote(found['pack_id'], safe='')}")
     return found
@@ -205,6 +229,24 @@ async def _pieces(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield bytes(pieces)
             pieces.clear()
     yield bytes(pieces)
+
+
+uploaded_router = APIRouter(prefix="/me/uploads", tags=["uploads"], route_class=AuthenticatedRoute)
+_UNKNOWN_JOB = "The caller has no such upload, or the service takes no uploads"
+
+
+@uploaded_router.get("/{upload_id}", operation_id="getUpload", responses=problems(401, s404=_UNKNOWN_JOB))
+def upload_state(upload_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> JobState:
+    """Read how far the verification of an upload is. Its `pack_id` is there when the pack is kept."""
+    return application.upload_jobs.state(principal, upload_id)
+
+
+@uploaded_router.post(
+    "/{upload_id}/cancel", operation_id="cancelUpload", responses=problems(401, s404=_UNKNOWN_JOB, s409="It is over")
+)
+def cancel_upload(upload_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> JobState:
+    """Cancel the verification of an upload. Nothing of it is kept."""
+    return application.upload_jobs.cancel(principal, upload_id)
 
 
 @uploads_router.get("", operation_id="listUploadedPacks", responses=problems(401, s404=_OFF))

@@ -12,12 +12,12 @@ from pydantic import BeforeValidator, TypeAdapter
 from clvlab.api.runs import (
     DecisionListResponse,
     InspectorRecord,
+    JobState,
     LogStanding,
     ProofArtifactResponse,
     RunChecksResponse,
     RunKind,
     RunListResponse,
-    RunProgress,
     RunStatus,
     VerifyResponse,
 )
@@ -129,7 +129,7 @@ def log_standing(run_id: str, application: ApplicationDep) -> LogStanding:
 
 
 @router.get("/{run_id}/progress", operation_id="getProgress", responses=problems(s404="Unknown run"))
-def progress(run_id: str, application: ApplicationDep) -> RunProgress:
+def progress(run_id: str, application: ApplicationDep) -> JobState:
     """Read the progress of a run. The WebSocket of the same path sends every change."""
     return application.jobs.state(run_id)
 

@@ -14,7 +14,8 @@ from typing import Annotated
 import orjson
 from fastapi import APIRouter, Path, Query, WebSocket
 
-from clvlab_service.deps import OVER, SAFE_INTEGER
+from clvlab.arena.jobs import OVER
+from clvlab_service.deps import SAFE_INTEGER
 from clvlab_service.errors import validation_problem
 from clvlab_service.json_lists import PAGE
 from clvlab_service.streams.connection import Connection, Feeds, StreamFeed
