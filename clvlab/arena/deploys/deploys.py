@@ -51,7 +51,7 @@ from clvlab.store import instances, runs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.instances import InstanceRow
 from clvlab.store.jobs import JobPayload
-from clvlab.store.runs import RunStatus
+from clvlab.store.runs import RunLife, RunStatus
 from clvlab.store.tables import instances as instance_table
 
 # Preflight: before anything is stored, every parameter of a deploy has a check of its own name.
@@ -289,8 +289,8 @@ class Deploys:
     def instance(self, caller: str, instance_id: str) -> AgentInstance:
         with self.database.read() as connection:
             record = _own_instance(connection, instance_id, caller)
-            updated_ts_ms = runs.lives(connection, [record["run_id"]])[record["run_id"]]["updated_ts_ms"]
-            return {**record, "run_status": _run_status(connection, record), "updated_ts_ms": updated_ts_ms}
+            life = _life(connection, record)
+            return {**record, "run_status": life["status"], "updated_ts_ms": life["updated_ts_ms"]}
 
     def cancel(self, caller: str, instance_id: str) -> JobState:
         """Cancel the run of the caller's instance; ``TransitionError`` if it is over."""
@@ -308,7 +308,7 @@ class Deploys:
         """
         with self.database.write() as connection:
             record = _own_instance(connection, instance_id, caller, lock=True)
-            status = _run_status(connection, record)
+            status = _life(connection, record)["status"]
             if status not in OVER:
                 detail = f"the run of instance {instance_id} is {status}: cancel it, or wait until it is over"
                 raise until_over(NotDeletableError("in_use", detail))
@@ -362,5 +362,5 @@ def _own_instance(connection: Connection, instance_id: str, caller: str, *, lock
     return row["record"]
 
 
-def _run_status(connection: Connection, record: InstanceRecord) -> Any:
-    return runs.statuses(connection, [record["run_id"]])[record["run_id"]]
+def _life(connection: Connection, record: InstanceRecord) -> RunLife:
+    return runs.lives(connection, [record["run_id"]])[record["run_id"]]
