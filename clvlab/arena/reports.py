@@ -19,6 +19,7 @@ from clvlab.api.backtests import (
     FigureRow,
     MeanStatistics,
     MedianStatistics,
+    StoredReport,
 )
 from clvlab.api.runs import JobState
 from clvlab.arena.caps import Budget, Caps
@@ -137,7 +138,7 @@ class BacktestOrigin:
 
 
 def keep_report(connection: Connection, report: BacktestReport, now_ms: int) -> None:
-    summary = pick(BacktestSummary, {**report, "created_ts_ms": now_ms})
+    summary = pick(StoredReport, {**report, "created_ts_ms": now_ms})
     reports.add(connection, {**summary, "report": report})
 
 
@@ -289,7 +290,10 @@ class BacktestReports:
         """Return the stored report, or the progress of the backtest; ``UnknownBacktestError`` with the cause if it failed."""
         found = self._stored_report(backtest_id)
         if found is not None:
-            return found
+            with self.database.read() as connection:
+                life = runs.lives(connection, [found["run_id"]])[found["run_id"]]
+            dates = {"created_ts_ms": life["created_ts_ms"], "updated_ts_ms": life["updated_ts_ms"]}
+            return cast("BacktestReport", found | dates | {"owner": life["owner"]})
         run_id, status = self._run(backtest_id)
         state = self.jobs.state(run_id)
         if status == RunStatus.FAILED:
@@ -344,8 +348,10 @@ class BacktestReports:
 
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         with self.database.read() as connection:
-            found, next_cursor = page_of(connection, report_table, BacktestSummary, "backtest_id", cursor, limit)
-        return {"backtests": found, "next_cursor": next_cursor}
+            found, next_cursor = page_of(connection, report_table, StoredReport, "backtest_id", cursor, limit)
+            lives = runs.lives(connection, [row["run_id"] for row in found])
+        listed = [pick(BacktestSummary, {**lives[row["run_id"]], **row}) for row in found]
+        return {"backtests": listed, "next_cursor": next_cursor}
 
 
 def _key_conflict(key: str | None) -> IdempotencyConflictError:
