@@ -357,8 +357,6 @@ def test_proofs_in_a_bundle_are_judged_by_the_keys_of_the_caller(tmp_path):
         "owner": "did:x:me",
         "content_hash": "sha256:" + "c" * 64,
         "commit_index": 1,
-        "tree_size": 8,
-        "claim": None,  # which the holder of a bundle can write
     }
     assert (code, {name: proof["verdict"] for name, proof in proofs.items()}) == (0, {"anchor": "pass", "log": "pass"})
     code, out = judged("--trust", "strict.json")

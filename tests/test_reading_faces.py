@@ -182,12 +182,13 @@ def test_every_setting_makes_a_difference(lab, face, name, data):
 RUN, PLAYED, INSTANCE = "/runs/{run_id}/decisions", "/competitions/{competition_id}/events", "/agents/instances/{instance_id}"
 PAGED = {"cursor": ..., "limit": 1}
 FILTERS = {
-    "/leaderboard": {"after_rank": 1, "limit": 1, "causality": "transcript", "knowledge": "live", "grouped": "true"},
+    "/leaderboard": {"after_rank": 1, "causality": "transcript", "knowledge": "live", "owner": BOB, "grouped": "true", **PAGED},
     "/competitions": {"status": "DRAFT", "owner": BOB, "pack_id": "season", **PAGED},
     PLAYED: {"since_seq": 3, "limit": 1},
     "/agents/instances": {"strategy": "baseline", **PAGED},
     f"{INSTANCE}/runtime-events": {"since": 1, "limit": 1},
     "/backtests": PAGED,
+    "/replay-packs": PAGED,
     "/replay-packs/{pack_id}/fixtures": {"market": "1X2", "after": 1767400000000, "before": 1767400000000, **PAGED},
     "/runs": {"kind": "deploy", "status": "failed", "agent_id": "baseline", "pack_id": "season", "owner": BOB, **PAGED},
     RUN: {

@@ -184,8 +184,11 @@ class _BacktestName(Answer):
 
 
 class BacktestReport(_BacktestName, RunReport):
-    """Report of a backtest."""
+    """Report of a backtest. A service adds owner and times of the run."""
 
+    owner: NotRequired[Annotated[str | None, Field(description="Who committed to the run; `anonymous` without a token.")]]
+    created_ts_ms: NotRequired[int]
+    updated_ts_ms: NotRequired[Annotated[int, Field(description="When the run last changed: status, anchor or a verdict.")]]
     pack_verification: NotRequired[
         Annotated[
             str, Field(description="How the ticks were verified, if the pack was not verified in full before it was opened.")
@@ -206,14 +209,21 @@ class LiveReport(_LiveName, RunReport):
     gaps: Annotated[dict[str, int], Field(description="Messages that the capture missed and nobody sent again, by cause.")]
 
 
-class BacktestSummary(Answer):
-    """A backtest in a list."""
+class StoredReport(Answer):
+    """Name of a stored report."""
 
     backtest_id: str
     run_id: str
     pack_id: str
     fixture_id: int | None
     created_ts_ms: int
+
+
+class BacktestSummary(StoredReport):
+    """A backtest in a list."""
+
+    owner: Annotated[str | None, Field(description="Who committed to its run; `anonymous` without a token.")]
+    updated_ts_ms: Annotated[int, Field(description="When its run last changed: status, anchor or a verdict.")]
 
 
 class BacktestListResponse(Answer):

@@ -51,7 +51,7 @@ class PreflightCheck(Answer):
 
 
 class InstanceRecord(Answer):
-    """The stored record of a deployed agent."""
+    """The record of a deployed agent as stored, which never changes."""
 
     instance_id: str
     owner: str
@@ -71,18 +71,21 @@ class AgentInstance(InstanceRecord):
     """A deployed agent: its stored record, and the status of its run."""
 
     run_status: RunStatus
+    updated_ts_ms: Annotated[int, Field(description="When its run last changed: status, anchor or a verdict.")]
 
 
 class InstanceSummary(Answer):
     """An instance in a list."""
 
     instance_id: str
+    owner: str
     template: str
     config_hash: Hash
     run_id: str
     run_status: RunStatus
     replay_binding: ReplayBinding | None
     created_ts_ms: int
+    updated_ts_ms: int
 
 
 class InstanceListResponse(Answer):
@@ -179,6 +182,9 @@ class CompetitionSummaryResponse(Answer):
     status: LifecycleStatus
     config: CompetitionConfigSnapshot
     run_id: str | None
+    owner: str
+    created_ts_ms: int
+    updated_ts_ms: Annotated[int, Field(description="When status, roster or log last changed.")]
 
 
 class CompetitionStateResponse(CompetitionSummaryResponse):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 
@@ -18,6 +18,8 @@ class ReplayPackInfo(Answer):
     is_genuine: bool
     grade: Annotated[str, Field(description="`not shown`, or `self-consistent` with its own messages.", examples=["not shown"])]
     fixtures: Annotated[list[int], Field(examples=[[90000000, 90000001]])]
+    created_ts_ms: NotRequired[Annotated[int, Field(description="End of its capture; absent if the pack names none.")]]
+    updated_ts_ms: NotRequired[Annotated[int, Field(description="The same time, because a pack never changes.")]]
 
 
 class ReplayPackListResponse(Answer):
@@ -130,7 +132,9 @@ class UploadedPack(Answer):
     fixtures: list[int]
     bytes: Annotated[int, Field(description="Size of all its files.")]
     admitted: Annotated[bool, Field(description="Whether the catalog has it, so that runs over it count on the leaderboard.")]
+    owner: str
     created_ts_ms: int
+    updated_ts_ms: Annotated[int, Field(description="The time of the upload, because a pack never changes.")]
 
 
 class UploadedPackList(Answer):

@@ -135,9 +135,10 @@ class Metrics(Answer):
 
 
 class RunInfo(Answer):
-    """Metadata of a run; its timestamps are outside the seal."""
+    """Metadata of a run; its owner and timestamps are outside the seal, and `null` in a bundle."""
 
     run_id: str
+    owner: Annotated[str | None, Field(description="Who committed to the run; `null` before there was a log.")]
     kind: Annotated[str | None, Field(description="What asked for the run: `competition`, `deploy`, `backtest` or `live`.")]
     status: RunStatus
     cause: Annotated[str | None, Field(description="Why the run failed.")]
@@ -147,7 +148,7 @@ class RunInfo(Answer):
     ]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
-    checked_ts_ms: Annotated[int | None, Field(description="When the checks were recomputed; `null` if that is now.")]
+    updated_ts_ms: Annotated[int | None, Field(description="When status, anchor or a verdict last changed.")]
 
 
 class JobState(BodyAnswer):
@@ -223,17 +224,20 @@ class LogClaim(Answer):
     unknown_pack: Annotated[int, Field(description="The owner's commitments without a pack, which may be over this one.")]
 
 
-class LogStanding(Answer):
-    """The log's commitment to a run. A bundle proves all of it except the claim."""
+class LogCommitment(Answer):
+    """The log's commitment to a run."""
 
     owner: str
     content_hash: Annotated[str | None, Field(description="Pack of the commitment; `null` in old ones.")]
     commit_index: int
+
+
+class LogStanding(LogCommitment):
+    """The log's commitment to a run, in the log as it is now. A bundle proves all of it except the claim."""
+
+    run_id: str
     tree_size: Annotated[int, Field(description="Entries of the log at this answer.")]
-    claim: Annotated[
-        LogClaim | None,
-        Field(description="Unsigned; `null` for a commitment without a pack, and in a bundle, where anybody can write it."),
-    ]
+    claim: Annotated[LogClaim | None, Field(description="Unsigned; `null` for a commitment without a pack.")]
 
 
 class ProofArtifactResponse(Answer):
@@ -246,8 +250,17 @@ class ProofArtifactResponse(Answer):
     checks: Checks
     check_details: CheckDetails
     anchor: AnchorInfo
-    log: Annotated[LogStanding | None, Field(description="`null` if no log committed to the run.")]
+    log: Annotated[LogCommitment | None, Field(description="`null` if no log committed to the run.")]
     metrics: Metrics | None
+
+
+class RunChecksResponse(Answer):
+    """The newest recorded verification of a run; the seal is the first one."""
+
+    run_id: str
+    checked_ts_ms: Annotated[int | None, Field(description="`null` until the run is sealed.")]
+    checks: Checks
+    check_details: CheckDetails
 
 
 class VerifyResponse(Answer):
@@ -362,6 +375,7 @@ class RunSummary(Answer):
     pack_id: Annotated[str | None, Field(description="Pack that the run replays; `null` for old runs.")]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
+    updated_ts_ms: Annotated[int, Field(description="When status, anchor or a verdict last changed.")]
     evidence_hash: str | None
 
 

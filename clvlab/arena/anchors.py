@@ -81,6 +81,15 @@ class RunAnchors:
     def record_failure(self, connection: Connection, job: Job, cause: str) -> None:  # noqa: ARG002
         self._note(connection, job.run_id, Anchor(AnchorStatus.FAILED.value, cluster=self.anchorer.cluster))
 
+    def is_settled(self, connection: Connection, run_id: str, anchor: Anchor) -> bool:
+        """Whether the recorded anchor of a sealed run can no longer change."""
+        if anchor.status == AnchorStatus.PENDING:
+            return False
+        return anchor.status != AnchorStatus.ANCHORED or not self._is_fresh(connection, run_id)
+
+    def _is_fresh(self, connection: Connection, run_id: str) -> bool:
+        return self.clock() - anchors.changed_ts_ms(connection, run_id) < _FINAL_MS
+
     def on_record(self, run_id: str, anchor: Anchor, manifest_hash: str | None) -> Check:
         """Judge an anchor by the transaction read back when it was made; proof cards are read too often to ask the chain."""
         seen = self.anchorer.recorded(run_id) if anchor.status == AnchorStatus.ANCHORED else None
@@ -99,7 +108,7 @@ class RunAnchors:
         dropped = seen is not None and seen.signature is None and check.verdict == Verdict.PENDING
         if dropped and anchor.status == AnchorStatus.ANCHORED and self.anchorer.enabled:
             with self.database.write() as connection:
-                fresh = self.clock() - anchors.changed_ts_ms(connection, run_id) < _FINAL_MS
+                fresh = self._is_fresh(connection, run_id)
                 if anchors.hold(connection, run_id) == AnchorStatus.ANCHORED and fresh:  # only for the first that notices
                     self._note(connection, run_id, Anchor(AnchorStatus.PENDING.value, cluster=anchor.cluster))
                     jobs.add(connection, "anchor", run_id, {"origin_id": run_id}, self.clock())

@@ -90,6 +90,19 @@ class ReplayPacks:
     def all(self) -> ReplayPackListResponse:
         return {"packs": [self._info(pack) for pack in self.catalog.packs()]}
 
+    def page(self, cursor: str | None = None, limit: int = PAGE) -> tuple[ReplayPackListResponse, str | None]:
+        """Return the packs after the id ``cursor``, and the cursor of the next page or None; other packs are not opened."""
+        found: list[Pack] = []
+        for pack_id in sorted(name for name in self.catalog.entries() if cursor is None or name > cursor):
+            try:
+                found.append(self.catalog.open(pack_id))
+            except UnknownPackError:  # not verified, so it is not listed
+                continue
+            if len(found) > limit:
+                break
+        listed: ReplayPackListResponse = {"packs": [self._info(pack) for pack in found[:limit]]}
+        return listed, found[limit - 1].pack_id if len(found) > limit else None
+
     def info(self, pack_id: str) -> ReplayPackInfo:
         return self._info(open_catalogued(self.catalog, pack_id))
 
@@ -129,7 +142,7 @@ class ReplayPacks:
     def _info(self, pack: Pack) -> ReplayPackInfo:
         if pack.content_hash not in self._genuine:  # normalising a capture again takes as long as importing it
             self._genuine[pack.content_hash] = pack.is_genuine
-        return {
+        info: ReplayPackInfo = {
             "pack_id": pack.pack_id,
             "content_hash": pack.content_hash,
             "provenance": pack.provenance,
@@ -137,6 +150,9 @@ class ReplayPacks:
             "grade": grade_of(is_genuine=self._genuine[pack.content_hash]).value,
             "fixtures": list(pack.fixture_ids),
         }
+        if pack.manifest.capture is not None:
+            info["created_ts_ms"] = info["updated_ts_ms"] = pack.manifest.capture.ended_ts_ms
+        return info
 
 
 # Retention of runs that were requested without a token.
@@ -163,7 +179,7 @@ class Retention:
         while run_ids := self._old(before):
             for run_id in run_ids:
                 with self.database.write() as connection:
-                    freed += usage.remove(connection, run_id)
+                    freed += usage.remove(connection, run_id, self.clock())
                 removed += 1
         return removed, freed
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -13,6 +15,7 @@ import polars as pl
 
 from clvlab.api.answer import pick
 from clvlab.api.leaderboard import AnchorSummary, EligibilityBadge, LeaderboardResponse, LeaderboardRow
+from clvlab.arena.pages import PAGE
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.in_database import FixtureClaims, results
 from clvlab.arena.runs.runs import against_the_record
@@ -26,8 +29,8 @@ from clvlab.report.svg import interval_cell, scale, scale_axis
 from clvlab.statistics import Clusters, estimates
 from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
-from clvlab.store.labels import ANYBODY, Knowledge
 from clvlab.store.labels import CAUSALITIES as CAUSALITIES
+from clvlab.store.labels import Knowledge
 from clvlab.store.runlog import StoredLogRows
 from clvlab.store.standings import ResultRow, Row, StandingRow
 from clvlab.store.standings import RowQuery as RowQuery
@@ -36,6 +39,7 @@ from clvlab.store.waits import take_time
 
 _T = TypeVar("_T")
 _PPM = 1_000_000
+_CURSOR = re.compile(r"([0-9]{1,16})\.([A-Za-z0-9_-]+={0,2})", re.ASCII)
 _ALL = RowQuery()
 KNOWLEDGE = tuple(label.value for label in Knowledge)
 _COMPARED = (*SUMS, *RUN_COUNTS, "max_drawdown", "strategy", "causality", "config_hash", "knowledge")
@@ -49,6 +53,28 @@ class GlobalLeaderboard:
         """Rank agents, best first; ranks are places among ``wanted`` rows. The time depends only on the returned rows."""
         return {"rows": [row for _, row in self.keyed_rows(after_rank, limit, wanted)]}
 
+    def page(
+        self, cursor: str | None = None, after_rank: int = 0, limit: int = PAGE, wanted: RowQuery = _ALL
+    ) -> tuple[LeaderboardResponse, str | None]:
+        """Return a page of ``rows``, and the cursor of the next one or None.
+
+        A cursor names the last row by its place in the order, so rows that are added before it move nothing; ranks continue.
+
+        Raises
+        ------
+        PageError
+            No page gave the cursor, or ``after_rank`` is stated too.
+        """
+        if cursor is not None and after_rank:
+            raise PageError(f"a cursor and after_rank {after_rank} are two places: send one of them")
+        rank, beyond = (after_rank, None) if cursor is None else _place_of(cursor)
+        with self.database.read() as connection:
+            offset = rank if beyond is None else 0
+            found = standings.ranked(connection, wanted, offset, limit + 1, beyond)
+            listed = _listed(connection, found[:limit], rank, wanted)
+        next_cursor = _cursor_of(rank + limit, found[limit - 1]["rank_key"]) if len(found) > limit else None
+        return {"rows": [row for _, row in listed]}, next_cursor
+
     def revision(self) -> str:
         with self.database.read() as connection:
             return standings.revision(connection)
@@ -59,11 +85,7 @@ class GlobalLeaderboard:
         if after_rank < 0 or (limit is not None and limit < 1):
             raise PageError(f"after_rank must not be negative, and limit be positive, not {after_rank} and {limit}")
         with self.database.read() as connection:
-            found = standings.ranked(connection, wanted, after_rank, limit)
-            keys = [(row["owner"], row["agent_id"]) for row in found]
-            alike = standings.others_alike(connection, keys) if wanted.grouped else {}
-        ranked = enumerate(zip(keys, found, strict=True), start=after_rank + 1)
-        return [(key, _row(one, rank, alike.get(key, []))) for rank, (key, one) in ranked]
+            return _listed(connection, standings.ranked(connection, wanted, after_rank, limit), after_rank, wanted)
 
     def bring_up_to_date(self) -> None:
         """Update a database of an older version: count sealed runs if none is counted, and pool rows without labels."""
@@ -99,6 +121,30 @@ class GlobalLeaderboard:
         ]
 
 
+def _listed(
+    connection: Connection, found: Sequence[StandingRow], after_rank: int, wanted: RowQuery
+) -> list[tuple[Row, LeaderboardRow]]:
+    keys = [(row["owner"], row["agent_id"]) for row in found]
+    alike = standings.others_alike(connection, keys) if wanted.grouped else {}
+    ranked = enumerate(zip(keys, found, strict=True), start=after_rank + 1)
+    return [(key, _row(one, rank, alike.get(key, []))) for rank, (key, one) in ranked]
+
+
+def _cursor_of(rank: int, rank_key: bytes) -> str:
+    return f"{rank}.{urlsafe_b64encode(rank_key).decode()}"
+
+
+def _place_of(cursor: str) -> tuple[int, bytes]:
+    """Return rank and rank key of the last row of a page; ``PageError`` if no page has this cursor."""
+    found = _CURSOR.fullmatch(cursor)
+    try:
+        if found is not None:
+            return int(found[1]), b64decode(found[2], altchars=b"-_", validate=True)
+    except ValueError:
+        found = None
+    raise PageError(f"cursor {cursor!r:.80} was not given by a page of this list")
+
+
 def _by_label(connection: Connection) -> dict[str, Mapping[str, object]]:
     return {row["label"]: row for row in standings.all_rows(connection)}
 
@@ -113,7 +159,7 @@ def _results(connection: Connection, run_id: str, claimed: FixtureClaims) -> lis
         found = against_the_record(row, run, verify(run, runs.receipt_lines(connection, run_id)))
         if found.verified:
             known = {result["agent_id"]: result for result in standings.results_of(connection, run_id)}
-            return [_with_knowledge(result, known) for result in results(found, row["owner"] or ANYBODY, claim)]
+            return [_with_knowledge(result, known) for result in results(found, row, claim)]
     for key, content_hash, fixture_id in standings.brought(connection, run_id):
         claim(key, content_hash, [fixture_id])  # damaged or removed runs keep their earlier result
     return [result if run is None else {**result, "failing": True} for result in standings.results_of(connection, run_id)]

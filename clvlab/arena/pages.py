@@ -10,16 +10,23 @@ from clvlab.store import runs
 from clvlab.store.database import Connection
 
 _T = TypeVar("_T", bound=Mapping[str, Any])
-MAX_PAGE = 200
+PAGE, MAX_PAGE = 100, 200
 
 
 def page_of(
-    connection: Connection, table: Any, kind: type[_T], key: str, cursor: str | None, limit: int, where: Sequence[Any] = ()
+    connection: Connection,
+    table: Any,
+    kind: type[_T],
+    key: str,
+    cursor: str | None,
+    limit: int,
+    where: Sequence[Any] = (),
+    along: Any = None,
 ) -> tuple[list[_T], str | None]:
     """Return a page of a table's rows that meet the conditions, newest first, and the cursor of the next page or None."""
     if not 1 <= limit <= MAX_PAGE:
         raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
-    found = runs.page(connection, table, kind, key, position_of(cursor), limit + 1, where)
+    found = runs.page(connection, table, kind, key, position_of(cursor), limit + 1, where, along)
     return found[:limit], cursor_of(found[limit - 1], key) if len(found) > limit else None
 
 

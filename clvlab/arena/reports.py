@@ -19,6 +19,7 @@ from clvlab.api.backtests import (
     FigureRow,
     MeanStatistics,
     MedianStatistics,
+    StoredReport,
 )
 from clvlab.api.runs import JobState
 from clvlab.arena.caps import Budget, Caps
@@ -137,7 +138,7 @@ class BacktestOrigin:
 
 
 def keep_report(connection: Connection, report: BacktestReport, now_ms: int) -> None:
-    summary = pick(BacktestSummary, {**report, "created_ts_ms": now_ms})
+    summary = pick(StoredReport, {**report, "created_ts_ms": now_ms})
     reports.add(connection, {**summary, "report": report})
 
 
@@ -288,8 +289,12 @@ class BacktestReports:
     def look(self, backtest_id: str) -> BacktestReport | JobState:
         """Return the stored report, or the progress of the backtest; ``UnknownBacktestError`` with the cause if it failed."""
         found = self._stored_report(backtest_id)
-        if found is not None:
-            return found
+        with self.database.read() as connection:
+            created_ts_ms = reports.created_ts_ms(connection, backtest_id)
+            life = runs.lives(connection, [run_id_of(backtest_id)]).get(run_id_of(backtest_id))
+        if found is not None and life is not None and created_ts_ms is not None:  # otherwise it was removed meanwhile
+            dated = {"owner": life["owner"], "created_ts_ms": created_ts_ms, "updated_ts_ms": life["updated_ts_ms"]}
+            return cast("BacktestReport", found | dated)
         run_id, status = self._run(backtest_id)
         state = self.jobs.state(run_id)
         if status == RunStatus.FAILED:
@@ -344,8 +349,10 @@ class BacktestReports:
 
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         with self.database.read() as connection:
-            found, next_cursor = page_of(connection, report_table, BacktestSummary, "backtest_id", cursor, limit)
-        return {"backtests": found, "next_cursor": next_cursor}
+            found, next_cursor = page_of(connection, report_table, StoredReport, "backtest_id", cursor, limit)
+            lives = runs.lives(connection, [row["run_id"] for row in found])
+        listed = [pick(BacktestSummary, {**lives[row["run_id"]], **row}) for row in found]
+        return {"backtests": listed, "next_cursor": next_cursor}
 
 
 def _key_conflict(key: str | None) -> IdempotencyConflictError:

@@ -39,7 +39,9 @@ from clvlab.api.runs import (
     DecisionListResponse,
     InspectorRecord,
     JobState,
+    LogStanding,
     ProofArtifactResponse,
+    RunChecksResponse,
     RunListResponse,
     VerifyResponse,
 )
@@ -47,6 +49,7 @@ from clvlab.client.http import HttpCaller, path_of, query_of, raise_for_problem
 
 _PIECE = 1 << 20
 _POLL_S = 0.2
+_MOST_COMPETITIONS, _MOST_PACKS, _MOST_ROWS = 200, 200, 1000  # on one page
 
 
 class Client(HttpCaller):
@@ -107,6 +110,8 @@ class Client(HttpCaller):
     (12, 12, True)
     >>> client.progress(report["run_id"])["status"], [told["status"] for told in client.follow(report["run_id"])]
     ('sealed', ['sealed'])
+    >>> client.checks(report["run_id"])["checks"]["evidence_integrity"], client.log_standing(report["run_id"])["owner"]
+    ('pass', 'anonymous')
     >>> client.cancel_backtest(whole["backtest_id"], "a key of nobody")
     Traceback (most recent call last):
     clvlab.client.http.ApiError: 409 Conflict: backtest ... is sealed: there is nothing to cancel
@@ -191,8 +196,13 @@ class Client(HttpCaller):
     def competitions(
         self, status: str | None = None, *, owner: str | None = None, pack_id: str | None = None
     ) -> list[CompetitionSummaryResponse]:
-        """List competitions, optionally of a status (``DRAFT``, ``RUNNING``, ``FINALIZED``, ``COMPLETED``), owner or pack."""
-        return self._get(list[CompetitionSummaryResponse], "competitions", status=status, owner=owner, pack_id=pack_id)
+        """List competitions, newest first; optionally of a status, an owner or a pack.
+
+        Statuses are ``DRAFT``, ``RUNNING``, ``FINALIZED`` and ``COMPLETED``.
+        """
+        filters = {"status": status, "owner": owner, "pack_id": pack_id}
+        pages = self._pages(list[CompetitionSummaryResponse], "competitions", limit=_MOST_COMPETITIONS, **filters)
+        return [one for page in pages for one in page]
 
     def competition(self, competition_id: str) -> CompetitionStateResponse:
         """Read a competition with its roster and leaderboard."""
@@ -361,7 +371,8 @@ class Client(HttpCaller):
 
     def packs(self) -> ReplayPackListResponse:
         """List the packs of the catalog."""
-        return self._get(ReplayPackListResponse, "replay-packs")
+        pages = self._pages(ReplayPackListResponse, "replay-packs", limit=_MOST_PACKS)
+        return {"packs": [pack for page in pages for pack in page["packs"]]}
 
     def pack(self, pack_id: str) -> ReplayPackInfo:
         """Read one pack."""
@@ -423,12 +434,15 @@ class Client(HttpCaller):
         self._delete("me", "packs", pack_id)
 
     def leaderboard(self, after_rank: int = 0, limit: int | None = None, **filters: Any) -> LeaderboardResponse:
-        """Rank agents over all sealed runs; a ``limit`` returns one page.
+        """Rank agents over all sealed runs; all rows by default, and with ``limit`` one page.
 
         ``filters`` are ``causality`` and ``knowledge``; with ``grouped=True`` agents of one owner that decide alike share a
         row.
         """
-        return self._get(LeaderboardResponse, "leaderboard", after_rank=after_rank, limit=limit, **filters)
+        if limit is not None:
+            return self._get(LeaderboardResponse, "leaderboard", after_rank=after_rank, limit=limit, **filters)
+        pages = self._pages(LeaderboardResponse, "leaderboard", after_rank=after_rank, limit=_MOST_ROWS, **filters)
+        return {"rows": [row for page in pages for row in page["rows"]]}
 
     def runs(self, cursor: str | None = None, limit: int = 50, **filters: Any) -> RunListResponse:
         """List runs, newest first, optionally by ``kind``, ``status``, ``agent_id``, ``pack_id`` or ``owner``."""
@@ -437,6 +451,14 @@ class Client(HttpCaller):
     def run(self, run_id: str) -> ProofArtifactResponse:
         """Read the proof card of a run."""
         return self._get(ProofArtifactResponse, "runs", run_id)
+
+    def checks(self, run_id: str) -> RunChecksResponse:
+        """Read the newest recorded verification of a run, and its time."""
+        return self._get(RunChecksResponse, "runs", run_id, "checks")
+
+    def log_standing(self, run_id: str) -> LogStanding:
+        """Read the log's commitment to a run, and the counts of the owner's other commitments."""
+        return self._get(LogStanding, "runs", run_id, "log")
 
     def progress(self, run_id: str) -> JobState:
         """Read the progress of a run."""

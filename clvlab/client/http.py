@@ -60,6 +60,15 @@ class HttpCaller:
     def _get(self, kind: type[_T], *path: str, **query: Any) -> _T:
         return _answer(kind, self._http.get(path_of(*path), params=query_of(query)))
 
+    def _pages(self, kind: type[_T], *path: str, **query: Any) -> Iterator[_T]:
+        """Yield all pages of a list, each named by the one before; only the query of such a name is used."""
+        params: Any = query_of(query)
+        while params is not None:
+            response = self._http.get(path_of(*path), params=params)
+            yield _answer(kind, response)
+            following = response.links.get("next")
+            params = None if following is None else httpx2.URL(following["url"]).params
+
     def _post(
         self, kind: type[_T], *path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> _T:

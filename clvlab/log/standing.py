@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import cast
 
-from clvlab.api.runs import LogStanding
+from clvlab.api.runs import LogCommitment, LogStanding
 from clvlab.log.log import Claim, LogRows, claim, entry_of
 
 
@@ -19,8 +19,11 @@ class Standing:
     tree_size: int
     claim: Claim | None
 
-    def facts(self) -> LogStanding:
-        return cast("LogStanding", asdict(self))
+    def of_run(self, run_id: str) -> LogStanding:
+        return cast("LogStanding", {"run_id": run_id, **asdict(self)})
+
+    def commitment(self) -> LogCommitment:
+        return {"owner": self.owner, "content_hash": self.content_hash, "commit_index": self.commit_index}
 
     def text(self, origin: str, witnesses: int) -> str:
         """Return the proofs and claims of a bundle as text, under a checkpoint of ``origin`` signed by ``witnesses``."""
@@ -42,3 +45,9 @@ class Standing:
 def standing(rows: LogRows, index: int) -> Standing:
     entry, size = entry_of(rows, index), rows.size()
     return Standing(entry["owner"], entry.get("content_hash"), index, size, claim(rows, index, size))
+
+
+def commitment(rows: LogRows, index: int) -> LogCommitment:
+    """Return the commitment of an entry, which never changes."""
+    entry = entry_of(rows, index)
+    return {"owner": entry["owner"], "content_hash": entry.get("content_hash"), "commit_index": index}

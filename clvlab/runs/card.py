@@ -16,7 +16,7 @@ from clvlab.api.runs import (
     CheckDetails,
     Checks,
     Lineage,
-    LogStanding,
+    LogCommitment,
     Metrics,
     ProofArtifactResponse,
     VerifyResponse,
@@ -88,8 +88,8 @@ def may_hold_past(agent: AgentIdentity, source_mode: str) -> bool:
     return is_hindsight_possible(card_causality(agent), knowledge(source_mode), agent["config_hash"])
 
 
-def proof_card(verification: Verification, log: LogStanding | None = None) -> ProofArtifactResponse:
-    """Return the card of a verified run. ``log`` is the run's standing in a log, or ``None`` without a known log.
+def proof_card(verification: Verification, log: LogCommitment | None = None) -> ProofArtifactResponse:
+    """Return the card of a verified run. ``log`` is the log's commitment to the run, or ``None`` without a known log.
 
     References
     ----------
@@ -100,6 +100,7 @@ def proof_card(verification: Verification, log: LogStanding | None = None) -> Pr
         "verifier_version": VERIFIER_VERSION,
         "run": {
             "run_id": verification.run_id,
+            "owner": None,
             "kind": started["kind"] if started else None,
             "status": "sealed",
             "cause": None,
@@ -107,7 +108,7 @@ def proof_card(verification: Verification, log: LogStanding | None = None) -> Pr
             "mode_label": started["mode_label"] if started else None,
             "created_ts_ms": None,
             "sealed_ts_ms": None,
-            "checked_ts_ms": None,
+            "updated_ts_ms": None,
         },
         "lineage": lineage(started),
         "evidence": {"evidence_hash": verification.evidence_hash, "manifest_hash": verification.manifest_hash},

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select, update
 
 from clvlab.proof.anchor import Anchor
-from clvlab.store import standings
+from clvlab.store import runs, standings
 from clvlab.store.tables import anchors
 
 _IS = anchors.c.run_id == bindparam("of_run")
@@ -39,6 +39,7 @@ def set_anchor(connection: Connection, run_id: str, anchor: Anchor, ts_ms: int) 
         connection.execute(anchors.insert(), {"run_id": run_id, **values})
         return  # the run's results will be added with this status
     connection.execute(update(anchors).where(anchors.c.run_id == run_id).values(**values))
+    runs.change(connection, run_id, updated_ts_ms=ts_ms)
     standings.count_anchor(connection, run_id, before, anchor.status)
 
 

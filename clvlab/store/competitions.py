@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, update
 
-from clvlab.api.competitions import CompetitionConfigSnapshot, CompetitionEvent, CompetitionSummaryResponse, RosterEntry
+from clvlab.api.competitions import CompetitionConfigSnapshot, CompetitionEvent, RosterEntry
 from clvlab.store.database import columns, first, insert, rows
 from clvlab.store.news import announce
 from clvlab.store.tables import competition_events, competitions, roster
 
 _PACK = 200
 _PACKS_AT_ONCE = 50
-_ORDER = (competitions.c.created_ts_ms, competitions.c.competition_id)
-
-
-class ListedCompetition(CompetitionSummaryResponse):
-    created_ts_ms: int
 
 
 class CompetitionRow(TypedDict):
@@ -38,6 +33,8 @@ class CompetitionRow(TypedDict):
     claimed_from: str | None
     started_seq: int | None
     next_seq: int
+    created_ts_ms: int
+    updated_ts_ms: int
 
 
 def add(connection: Connection, values: Mapping[str, Any]) -> bool:
@@ -62,28 +59,8 @@ def change(connection: Connection, competition_id: str, **values: Any) -> None:
     connection.execute(update(competitions).where(competitions.c.competition_id == competition_id).values(**values))
 
 
-def page(
-    connection: Connection,
-    having: Mapping[str, str | None],
-    after: tuple[int, str] | None,
-    until: tuple[int, str] | None,
-    limit: int | None,
-) -> list[ListedCompetition]:
-    """List competitions with these column values (``None``: any value), oldest first, after ``after`` and up to ``until``."""
-    query = select(*columns(competitions, ListedCompetition)).where(*_having(having))
-    if after is not None:
-        query = query.where(tuple_(*_ORDER) > tuple_(*after))
-    if until is not None:
-        query = query.where(tuple_(*_ORDER) <= tuple_(*until))
-    return rows(connection, query.order_by(*_ORDER).limit(limit), ListedCompetition)
-
-
-def newest_row(connection: Connection, having: Mapping[str, str | None]) -> ListedCompetition | None:
-    query = select(*columns(competitions, ListedCompetition)).where(*_having(having))
-    return first(connection, query.order_by(*(column.desc() for column in _ORDER)).limit(1), ListedCompetition)
-
-
-def _having(values: Mapping[str, str | None]) -> list[ColumnElement[bool]]:
+def having(**values: str | None) -> list[ColumnElement[bool]]:
+    """Return conditions on columns; ``None`` is any value."""
     return [competitions.c[name] == value for name, value in values.items() if value is not None]
 
 
@@ -147,7 +124,7 @@ def append(
         for some in [events[at : at + size]]
     ]
     connection.execute(competition_events.insert(), packs)
-    change(connection, competition_id, next_seq=start + len(events))
+    change(connection, competition_id, next_seq=start + len(events), updated_ts_ms=ts_ms)
     announce(connection, competition_id)
 
 

@@ -12,7 +12,7 @@ from clvlab.errors import LogError
 from clvlab.log.entries import OF_RUNS, EntryKind
 from clvlab.store import plans
 from clvlab.store.database import Database, guard_of
-from clvlab.store.tables import log_entries, log_nodes
+from clvlab.store.tables import log_counts, log_entries, log_nodes
 from clvlab.store.waits import lock_log
 
 # Statements of every run and proof card are built once: to build one takes several times as long as to execute it in SQLite.
@@ -21,9 +21,13 @@ _LAST = select(func.max(_of.idx))
 _ENTRY = select(_of.entry).where(_of.idx == bindparam("idx"))
 _NODE = select(log_nodes.c.hash).where(log_nodes.c.level == bindparam("level"), log_nodes.c.idx == bindparam("idx"))
 _ABOUT = select(_of.idx, _of.kind).where(_of.run_id == bindparam("run_id")).order_by(_of.idx)
-_TALLY = select(func.count()).where(_of.owner == bindparam("owner"), _of.kind == bindparam("kind"), _of.idx < bindparam("size"))
-_OF_PACK, _OF_NO_PACK = _TALLY.where(_of.content_hash == bindparam("content_hash")), _TALLY.where(_of.content_hash.is_(None))
-_ADD, _ADD_NODES = log_entries.insert(), log_nodes.insert()
+_NEWEST = select(_of.idx).where(_of.owner == bindparam("owner"), _of.kind == bindparam("kind"), _of.idx < bindparam("size"))
+_NEWEST = _NEWEST.order_by(_of.idx.desc()).limit(1)
+_OF_PACK, _OF_NO_PACK = (
+    select(log_counts.c.earlier).where(log_counts.c.idx == _NEWEST.where(of_pack).scalar_subquery())
+    for of_pack in (_of.content_hash == bindparam("content_hash"), _of.content_hash.is_(None))
+)
+_ADD, _ADD_COUNT, _ADD_NODES = log_entries.insert(), log_counts.insert(), log_nodes.insert()
 
 
 class RunLog:
@@ -95,7 +99,9 @@ class StoredLogRows:
             guard(self)
         values = {"idx": index, "kind": kind, "run_id": run_id, "owner": owner, "commit_index": commit_index, "entry": entry}
         values["content_hash"] = content_hash
+        earlier = self.pack_tally(owner, content_hash, kind, index)
         self._connection.execute(_ADD, values)
+        self._connection.execute(_ADD_COUNT, {"idx": index, "earlier": earlier})
         made = [{"level": level, "idx": at, "hash": value} for (level, at), value in nodes.items()]
         self._connection.execute(_ADD_NODES, made)
 
@@ -107,9 +113,13 @@ class StoredLogRows:
         return dict(found)
 
     def pack_tally(self, owner: str, content_hash: str | None, kind: str, size: int) -> int:
-        """Count an owner's entries of a kind over a pack among the first ``size``; hash ``None``: those without a pack."""
+        """Count an owner's entries of a kind over a pack among the first ``size``; hash ``None``: those without a pack.
+
+        The last one states the number of earlier ones, so the time does not grow with their number.
+        """
         values = {"owner": owner, "content_hash": content_hash, "kind": kind, "size": size}
-        return int(self._connection.execute(_OF_NO_PACK if content_hash is None else _OF_PACK, values).scalar_one())
+        last = self._connection.execute(_OF_NO_PACK if content_hash is None else _OF_PACK, values).scalar()
+        return 0 if last is None else _index(last, "count") + 1
 
     def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]:
         query = select(_of.idx, _of.entry).where(_of.owner == owner, _of.content_hash == content_hash, _of.kind == kind)
@@ -126,10 +136,10 @@ def entries(connection: Connection, since: int, limit: int) -> list[tuple[int, b
     return [(_index(index), _bytes(entry, f"entry {index}")) for index, entry in found]
 
 
-def _index(value: object) -> int:
+def _index(value: object, name: str = "index") -> int:
     """Require an integer: a column of SQLite may hold any type."""
     if not isinstance(value, int):
-        raise LogError(f"the run log has an entry whose index is {str(value)[:80]!a}, of type {type(value).__name__}: damaged")
+        raise LogError(f"the run log has an entry whose {name} is {str(value)[:80]!a}, of type {type(value).__name__}: damaged")
     return value
 
 

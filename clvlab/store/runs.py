@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
+from itertools import accumulate, islice
 from struct import pack
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, exists, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, func, select, tuple_, update
 
 from clvlab.api.competitions import AgentErrorCause
 from clvlab.api.runs import EvidenceHashes, Lineage, Metrics
@@ -101,6 +102,7 @@ class RunRow(EvidenceHashes):
     pack_id: str | None
     cause: str | None
     created_ts_ms: int
+    updated_ts_ms: int
     sealed_ts_ms: int | None
     checks: dict[str, dict[str, str]] | None
     checked_ts_ms: int | None
@@ -114,6 +116,11 @@ _ROW = select(*columns(runs, RunRow)).where(_IS)
 _LOCKED, _CHANGE = _ROW.with_for_update(), update(runs).where(_IS)
 _MARK = _CHANGE.where(runs.c.status != RunStatus.SEALED)
 _SEALED = select(runs.c.manifest).where(_IS, runs.c.status == RunStatus.SEALED)
+_MANIFEST_HASH = select(runs.c.manifest_hash).where(_IS, runs.c.status == RunStatus.SEALED)
+_of = run_chunks.c
+_OF_PART = (_of.run_id == bindparam("of_run"), _of.part == bindparam("of_part"))
+_PART = select(_of.first_line, _of.size, func.length(_of.lines).label("stored")).where(*_OF_PART).order_by(_of.first_line)
+_CHUNKS = select(_of.lines, _of.size).where(*_OF_PART).order_by(_of.first_line)
 
 
 def add(connection: Connection, values: Mapping[str, object]) -> str | None:
@@ -122,10 +129,12 @@ def add(connection: Connection, values: Mapping[str, object]) -> str | None:
     A run that had failed belongs to its new owner; of one that was removed, the log keeps the result of its first.
     """
     added = insert(connection, runs).on_conflict_do_nothing().returning(runs.c.owner)
-    found = connection.execute(added, {"status": RunStatus.QUEUED, **values}).first()
+    now_ms = values["created_ts_ms"]
+    found = connection.execute(added, {"status": RunStatus.QUEUED, "updated_ts_ms": now_ms, **values}).first()
     if found is not None:
         return str(found.owner)
     again = {"status": values.get("status", RunStatus.QUEUED), "cause": None, "ranked": values["ranked"]}
+    again |= {"updated_ts_ms": now_ms}
     owner = case((runs.c.manifest_hash.is_(None), values["owner"]), else_=func.coalesce(runs.c.owner, values["owner"]))
     revived = _CHANGE.where(runs.c.status.in_((RunStatus.FAILED, RunStatus.REMOVED)))
     changed = revived.values(owner=owner, **again).returning(runs.c.owner)
@@ -141,9 +150,9 @@ def row(connection: Connection, run_id: str, *, lock: bool = False) -> RunRow | 
     return first(connection, _LOCKED if lock else _ROW, RunRow, of_run=run_id)
 
 
-def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | None = None) -> None:
+def mark(connection: Connection, run_id: str, status: RunStatus, cause: str | None = None, *, ts_ms: int) -> None:
     """Set the status of a run; a sealed run stays sealed."""
-    connection.execute(_MARK, {"of_run": run_id, "status": status, "cause": cause})
+    connection.execute(_MARK, {"of_run": run_id, "status": status, "cause": cause, "updated_ts_ms": ts_ms})
 
 
 def commit_to(connection: Connection, run_id: str, commit_index: int) -> None:
@@ -178,6 +187,7 @@ def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks:
         run.run_id,
         status=RunStatus.SEALED,
         cause=None,
+        updated_ts_ms=ts_ms,
         sealed_ts_ms=ts_ms,
         checked_ts_ms=ts_ms,
         evidence_hash=run.evidence_hash,
@@ -190,7 +200,8 @@ def seal(connection: Connection, run: SealedRun, receipt_text: bytes, *, checks:
 
 
 def record_checks(connection: Connection, run_id: str, checks: Any, ts_ms: int) -> None:
-    change(connection, run_id, checks=checks, checked_ts_ms=ts_ms)
+    """Record the time of a verification, and with ``checks`` other verdicts than before."""
+    change(connection, run_id, checked_ts_ms=ts_ms, **({} if checks is None else {"checks": checks, "updated_ts_ms": ts_ms}))
 
 
 def _insert_chunks(connection: Connection, table: Table, text: bytes, **key: Any) -> None:
@@ -201,23 +212,73 @@ def _insert_chunks(connection: Connection, table: Table, text: bytes, **key: Any
         connection.execute(table.insert(), some)
 
 
-def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
+def manifest(connection: Connection, run_id: str) -> bytes | None:
+    """Return the manifest of a sealed run; a lost one is empty, and fails verification."""
     found = connection.execute(_SEALED, {"of_run": run_id}).first()
-    if found is None:
+    return None if found is None else bytes(found.manifest or b"")
+
+
+def sealed_run(connection: Connection, run_id: str) -> SealedRun | None:
+    stored = manifest(connection, run_id)
+    if stored is None:
         return None
     events, scores = (_joined(connection, run_chunks, run_id, run_chunks.c.part == part) for part in Part)
-    return SealedRun(run_id, events, scores, bytes(found.manifest or b""))  # a missing manifest fails verification
+    return SealedRun(run_id, events, scores, stored)
 
 
-def gzipped(connection: Connection, run_id: str, part: Part) -> bytes | None:
-    """Return a part of a sealed run as its stored gzip file; ``None`` if it predates compression or is not sealed."""
-    own = run_chunks.c
-    query = select(own.lines, own.size).join(runs, runs.c.run_id == own.run_id)
-    sealed = query.where(own.run_id == run_id, own.part == part, runs.c.status == RunStatus.SEALED)
-    found = connection.execute(sealed.order_by(own.first_line)).all()
-    if not found or any(chunk.size is None for chunk in found):
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """The place of a part of a sealed run, as lines or as the gzip file that is stored.
+
+    ``manifest_hash`` binds its bytes; ``ends`` has the first line of each chunk, and the offset at which the chunk ends.
+    """
+
+    run_id: str
+    part: Part
+    manifest_hash: str
+    is_gzipped: bool
+    ends: Sequence[tuple[int, int]]
+
+    @property
+    def size(self) -> int:
+        return self.ends[-1][1] if self.ends else 0
+
+
+def stored_part(connection: Connection, run_id: str, part: Part, *, gzipped: bool) -> StoredPart | None:
+    """Find a part of a sealed run without reading it; ``None`` if it is not sealed.
+
+    A part is lines if ``gzipped`` is false, if it is empty, or if it predates compression.
+    """
+    manifest_hash = connection.execute(_MANIFEST_HASH, {"of_run": run_id}).scalar()
+    if manifest_hash is None:
         return None
-    return HEADER + b"".join(chunk.lines for chunk in found)
+    found = connection.execute(_PART, {"of_run": run_id, "of_part": part}).all()
+    is_gzipped = gzipped and bool(found) and all(size is not None for _, size, _ in found)
+    sizes = [stored if is_gzipped or size is None else size for _, size, stored in found]
+    ends = islice(accumulate(sizes, initial=len(HEADER) if is_gzipped else 0), 1, None)
+    chunked = [(chunk.first_line, end) for chunk, end in zip(found, ends, strict=True)]
+    return StoredPart(run_id, part, manifest_hash, is_gzipped, chunked)
+
+
+def piece(connection: Connection, of: StoredPart, start: int, stop: int) -> bytes:
+    """Read the bytes of a part from ``start`` to before ``stop``; only the chunks that hold them are read.
+
+    The piece of a damaged part may have another length.
+    """
+    offset, wanted = len(HEADER) if of.is_gzipped else 0, []
+    read = [HEADER] if of.is_gzipped and start < offset else []
+    skipped = 0 if read else None
+    for first_line, end in of.ends:
+        if offset < stop and end > start:
+            wanted.append(first_line)
+            skipped = offset if skipped is None else skipped
+        offset = end
+    if wanted:
+        query = _CHUNKS.where(run_chunks.c.first_line.between(wanted[0], wanted[-1]))
+        for lines, size in connection.execute(query, {"of_run": of.run_id, "of_part": of.part}):
+            read.append(lines if of.is_gzipped else lines_of(lines, size))
+    first = skipped or 0
+    return b"".join(read)[start - first : stop - first]
 
 
 def evidence_hash(connection: Connection, run_id: str) -> str | None:
@@ -269,17 +330,30 @@ def agent_errors_of(connection: Connection, run_id: str) -> list[AgentErrorCause
     return rows(connection, query, AgentErrorCause)
 
 
-def which(agent_id: str | None = None, **columns: str | None) -> list[ColumnElement[bool]]:
+_Conditions = tuple[list[ColumnElement[bool]], Table | None]
+"""Conditions on rows, and the table whose order of creation is read, unless it is their own."""
+
+
+def which(agent_id: str | None = None, **columns: str | None) -> _Conditions:
     equal = [runs.c[name] == value for name, value in columns.items() if value is not None]
     if agent_id is None:
-        return equal
-    scored = agent_results.c.run_id == runs.c.run_id, agent_results.c.agent_id == agent_id
-    return [*equal, exists().where(*scored)]
+        return equal, None
+    return [*equal, agent_results.c.run_id == runs.c.run_id, agent_results.c.agent_id == agent_id], agent_results
 
 
-def statuses(connection: Connection, run_ids: Iterable[str]) -> dict[str, str]:
-    query = select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(list(run_ids)))
-    return {str(run_id): str(status) for run_id, status in connection.execute(query)}
+class RunLife(TypedDict):
+    """Owner and state of a run, for lists of what asked for it."""
+
+    run_id: str
+    status: str
+    owner: str | None
+    created_ts_ms: int
+    updated_ts_ms: int
+
+
+def lives(connection: Connection, run_ids: Iterable[str]) -> dict[str, RunLife]:
+    query = select(*columns(runs, RunLife)).where(runs.c.run_id.in_(list(run_ids)))
+    return {found["run_id"]: found for found in rows(connection, query, RunLife)}
 
 
 def page(
@@ -290,9 +364,14 @@ def page(
     after: tuple[int, str] | None,
     limit: int,
     where: Sequence[ColumnElement[bool]] = (),
+    along: Table | None = None,
 ) -> list[_T]:
-    """Return the rows of a table that meet all conditions and come before ``after`` (created_ts_ms, key), newest first."""
-    order = (table.c.created_ts_ms, table.c[key])
+    """Return the rows of a table that meet all conditions and come before ``after`` (created_ts_ms, key), newest first.
+
+    ``along`` is another table with these two columns, joined by a condition.
+    """
+    created = table if along is None else along
+    order = (created.c.created_ts_ms, created.c[key])
     query = select(*columns(table, kind)).where(*where)
     if after is not None:
         query = query.where(tuple_(*order) < tuple_(*after))

@@ -53,6 +53,7 @@ class _AgentRow(Sums):
 
 class ResultRow(_AgentRow):
     run_id: str
+    created_ts_ms: int
     fixtures: int
     proof_mode: str
     source_mode: str
@@ -237,9 +238,14 @@ class RowQuery:
     owner: str | None = None
 
 
-def ranked(connection: Connection, wanted: RowQuery, after: int, limit: int | None) -> list[StandingRow]:
+def ranked(
+    connection: Connection, wanted: RowQuery, after: int, limit: int | None, beyond: bytes | None = None
+) -> list[StandingRow]:
+    """Return rows in rank order: those with a rank key after ``beyond``, without the first ``after`` of them."""
     own = standings.c
     query = select(*columns(standings, StandingRow))
+    if beyond is not None:
+        query = query.where(own.rank_key > beyond)
     for name in ("causality", "knowledge", "owner"):
         value = getattr(wanted, name)
         if value is not None:

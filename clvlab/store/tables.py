@@ -24,6 +24,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    text,
     true,
 )
 
@@ -90,8 +91,11 @@ competitions = Table(
     Column("started_seq", BigInteger),  # seq of the newest COMPETITION_STARTED
     Column("next_seq", BigInteger, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
-    Index(None, "status"),
+    Column("updated_ts_ms", BigInteger, nullable=False),  # last change of status, roster or log
     Index(None, "created_ts_ms", "competition_id"),
+    Index(None, "status", "created_ts_ms", "competition_id"),
+    Index(None, "owner", "created_ts_ms", "competition_id"),
+    Index(None, "pack_id", "created_ts_ms", "competition_id"),
 )
 
 roster = Table(
@@ -135,6 +139,7 @@ instances = Table(
     Column("next_event_id", BigInteger, nullable=False),
     Column("created_ts_ms", BigInteger, nullable=False),
     Index(None, "owner", "created_ts_ms"),
+    Index(None, "owner", "template", "created_ts_ms"),
 )
 
 runtime_events = Table(
@@ -197,6 +202,7 @@ runs = Table(
     Column("content_hash", Name),
     Column("cause", Name),
     Column("created_ts_ms", BigInteger, nullable=False),
+    Column("updated_ts_ms", BigInteger, nullable=False),  # last change of status, anchor or a verdict
     Column("sealed_ts_ms", BigInteger),
     Column("evidence_hash", Name),
     Column("manifest_hash", Name),
@@ -208,6 +214,8 @@ runs = Table(
     Column("ranked", Boolean, nullable=False, server_default=true()),  # false over an upload that the catalog lacks
     Column("stored_bytes", BigInteger),  # size of lines, events and report; null until the seal
     Index(None, "created_ts_ms", "run_id"),
+    Index(None, "kind", "created_ts_ms"),
+    Index(None, "status", "created_ts_ms"),
     Index(None, "owner", "created_ts_ms"),
     Index(None, "pack_id", "created_ts_ms"),
 )
@@ -271,6 +279,14 @@ log_entries = Table(
     Index(None, "owner", "content_hash", "kind", "idx"),
 )
 
+# Number of earlier entries of the same owner, pack and kind; not in ``log_entries``, whose rows never change.
+log_counts = Table(
+    "log_counts",
+    metadata,
+    Column("idx", BigInteger, primary_key=True, autoincrement=False),
+    Column("earlier", BigInteger, nullable=False),
+)
+
 log_nodes = Table(
     "log_nodes",
     metadata,
@@ -328,6 +344,7 @@ agent_results = Table(
     Column("run_id", Name, ForeignKey("runs.run_id"), primary_key=True),
     Column("agent_id", Name, primary_key=True),
     Column("owner", Name, nullable=False),
+    Column("created_ts_ms", BigInteger, nullable=False),  # of the run, for lists of an agent's runs
     *(Column(name, BigInteger, nullable=False) for name in Sums.__annotations__),
     Column("fixtures", BigInteger, nullable=False),  # number of fixtures that the run added first
     Column("proof_mode", Name, nullable=False),
@@ -335,6 +352,7 @@ agent_results = Table(
     Column("failing", Boolean, nullable=False),  # a blocking check of the run failed
     *_facts(),
     Index(None, "owner", "config_hash"),
+    Index(None, "agent_id", "created_ts_ms", "run_id"),
 )
 
 # Fixtures that a row of the leaderboard already counts; a repetition does not add them again.
@@ -348,6 +366,8 @@ counted_fixtures = Table(
     Column("run_id", Name, nullable=False),  # first run that added it
     Index(None, "run_id"),
 )
+
+_LEADING = text("first_alike = agent_id")
 
 standings = Table(
     "standings",
@@ -368,6 +388,13 @@ standings = Table(
     Index(None, "causality", "rank_key"),
     Index(None, "knowledge", "rank_key"),
     Index(None, "owner", "first_alike"),
+    Index(None, "owner", "rank_key"),
+    Index(None, "owner", "hindsight_possible", "rank_key"),
+    # Rows that a grouped list shows: it never reads the others.
+    *(
+        Index(f"ix_standings_leading_{name}", *order, sqlite_where=_LEADING, postgresql_where=_LEADING)
+        for name, order in (("rank_key", ("rank_key",)), ("hindsight_possible", ("hindsight_possible", "rank_key")))
+    ),
 )
 
 # A token that changes with any row.

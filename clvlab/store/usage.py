@@ -92,7 +92,7 @@ def sealed_before(connection: Connection, owner: str, kind: str, ts_ms: int, lim
     return list(connection.execute(query.order_by(own.sealed_ts_ms, own.run_id).limit(limit)).scalars())
 
 
-def remove(connection: Connection, run_id: str) -> int:
+def remove(connection: Connection, run_id: str, ts_ms: int) -> int:
     """Remove the bytes of a sealed run and its report, and return their number; row, hashes and counts stay."""
     run = connection.execute(
         select(runs.c.owner, runs.c.status, runs.c.stored_bytes).where(runs.c.run_id == run_id).with_for_update()
@@ -101,7 +101,7 @@ def remove(connection: Connection, run_id: str) -> int:
         return 0
     for table in (run_chunks, receipts, agent_errors, reports, backtest_requests):
         connection.execute(delete(table).where(table.c.run_id == run_id))
-    change_run(connection, run_id, status=RunStatus.REMOVED, manifest=None)
+    change_run(connection, run_id, status=RunStatus.REMOVED, manifest=None, updated_ts_ms=ts_ms)
     freed = int(run.stored_bytes or 0)
     _note(connection, run_id, run.owner, 0, -freed)
     return freed

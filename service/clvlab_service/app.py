@@ -66,8 +66,10 @@ def install_docs_page(app: FastAPI) -> None:
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")
 _STREAM_WORKERS, _HANDSHAKES = 2, 100  # threads that read for streams, and callers that may wait for one
 _EXPOSED = (
+    "Accept-Ranges",
     "Allow",
     "Content-Disposition",
+    "Content-Range",
     "ETag",
     "Link",
     "Location",
@@ -124,7 +126,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     log, metrics = logger(settings.log_level), RequestMetrics()
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
-    app.state.boards = BoundedCache(_BOARDS_BYTES, len)
+    app.state.boards = BoundedCache(_BOARDS_BYTES, lambda board: len(board.body))
     app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
     for router in (*_PAGES, catalog.assets_router, *_ROUTERS):  # pages first: they match only requests that prefer a page

@@ -61,7 +61,9 @@ CurrentPrincipal = Annotated[str, Depends(_principal)]
 AnyPrincipal = Annotated[str | None, Depends(_any_principal)]
 """DID of the caller, or ``None`` without a token, on an ``OpenRoute``."""
 
-CursorQuery = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the previous page.")]
+CursorQuery = Annotated[
+    str | None, Query(max_length=2000, description="Place after the previous page, from its header `Link`.")
+]
 PageSizeQuery = Annotated[int, Query(ge=1, le=200, description="Entries per page.")]
 NameQuery = Annotated[str | None, Query(max_length=200)]
 SAFE_INTEGER = 2**53 - 1

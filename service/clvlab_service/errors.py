@@ -32,6 +32,7 @@ PLAIN = {
     HTTPStatus.NOT_ACCEPTABLE: "An `Accept` that refuses every form of the answer.",
     HTTPStatus.REQUEST_TIMEOUT: "A request that did not arrive in time.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "A body over the limit.",
+    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: "A range of bytes that the answer does not have; `Content-Range` has its size.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "A body that is not sent as JSON (`Accept` names what is read), or in a content coding.",
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "A path, query and headers over the limit.",
     HTTPStatus.SERVICE_UNAVAILABLE: "One address has as many connections or requests in progress as it may have, or all have.",

@@ -200,6 +200,7 @@ _VALUES: Mapping[str, object] = {
     "ts_ms": 1_767_025_381_019,
     "unknown_pack": 0,
     "UntrustedMetadata.reason": "likeliest side at first sight, 5826 bps",
+    "updated_ts_ms": 1_795_333_554_480,
     "valid_count": 5,
     "valid_pct": 100.0,
     "verifier_version": "clvlab-proof/1",

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache, partial
+from http import HTTPStatus
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from secrets import token_hex
 from types import MappingProxyType
@@ -27,6 +28,7 @@ from clvlab_service.errors import (
     two_lengths_problem,
     unexpected_problem,
 )
+from clvlab_service.negotiation import OF_GZIP
 from clvlab_service.telemetry import RequestMetrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -193,6 +195,7 @@ class _Exchange:
         self.vary: tuple[str, ...] = ()
         self.both: Collection[str] = ()
         self._receive, self._send = receive, send
+        self._known_tags = headers.get(b"if-none-match", b"").decode("latin-1")
         length = headers.get(b"content-length", b"")
         self._declared, self._received = int(length) if _LENGTH.fullmatch(length) else 0, 0
 
@@ -217,6 +220,7 @@ class _Exchange:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             self._name_what_it_varies_by(headers)
+            self._weaken_tag(headers)
             headers["X-Request-ID"] = self.request_id
         elif message["type"] == "websocket.close":
             self.status = message.get("code", 1000)
@@ -235,3 +239,12 @@ class _Exchange:
         missing = [name for name in (*self.vary, *(["Accept"] if by_form else [])) if name.lower() not in named]
         if missing:
             headers.add_vary_header(", ".join(missing))
+
+    def _weaken_tag(self, headers: MutableHeaders) -> None:
+        """Weaken the tag of an answer that the service compressed, because it names other bytes (RFC 9110, section 8.8.1)."""
+        tag = headers.get("etag", "")
+        if not tag.startswith('"') or tag.endswith(OF_GZIP):
+            return
+        known_as_weak = self.status == HTTPStatus.NOT_MODIFIED and f"W/{tag}" in self._known_tags
+        if known_as_weak or "content-encoding" in headers:
+            headers["ETag"] = f"W/{tag}"

@@ -55,7 +55,8 @@ BROWSER = {"Accept": "text/html"}
 GONE = "no-such-thing"
 HEADERS = (
     "content-type", "cache-control", "location", "retry-after", "etag", "link", "allow", "content-disposition",
-    "preference-applied", "www-authenticate", "content-security-policy", "content-encoding", "vary",
+    "preference-applied", "accept-ranges", "content-range", "www-authenticate", "content-security-policy", "content-encoding",
+    "vary",
 )  # fmt: skip
 
 FILES = dict.fromkeys(("ticks_sha256", "results_sha256", "quality_sha256", "books_sha256"), "hash of a file")
@@ -338,13 +339,16 @@ def _runs(service: Service, several: str) -> None:
     (run,) = [one for one in _json(service, "/runs")["runs"] if one["kind"] == "competition"]
     for run_id in (run["run_id"], several):
         for operation in (
-            "getRun", "getProgress", "verifyRun", "getBundle", "getEvidence", "getScores", "getManifest", "listDecisions",
+            "getRun", "getChecks", "getLogStanding", "getProgress", "verifyRun", "getBundle", "getEvidence", "getScores",
+            "getManifest", "listDecisions",
         ):  # fmt: skip
             ask(operation, run_id=run_id)
     ask("listDecisions", run_id=run_id, params={"limit": 2, "valid": "true", "sort": "-clv_bps"})
     ask("listDecisions", run_id=run_id, params={"sort": "colour"})
     ask("listDecisions", run_id=run_id, headers={"Accept": "image/png"})
     ask("getEvidence", run_id=run_id, headers={"Accept": "application/octet-stream"})
+    ask("getEvidence", run_id=run_id, headers={"Range": "bytes=0-9"})
+    ask("getEvidence", run_id=run_id, headers={"Range": "bytes=1000000000-"})
     first = _json(service, f"/runs/{run_id}/decisions?limit=1")["decisions"][0]
     ask("inspectDecision", run_id=run_id, seq=first["seq"])
     ask("inspectDecision", run_id=run_id, seq=10**6)

@@ -100,7 +100,7 @@ def test_progress_is_seen_by_other_processes_and_ends_with_the_run(application, 
     job = application.jobs._claim()
     with application.jobs._attempts.at(job, visible=True) as attempt:
         with application._database.write() as connection:
-            runs.mark(connection, run_id, runs.RunStatus.RUNNING)
+            runs.mark(connection, run_id, runs.RunStatus.RUNNING, ts_ms=1)
         attempt.tell(Stage.DECIDING, 1, 2)
         here = application.jobs.state(run_id)
     there = application.jobs.state(run_id)  # from the database, as another process reads it

@@ -6,7 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from clvlab.agents.registry import TEMPLATES
+from clvlab.api.competitions import CompetitionSummaryResponse
 from clvlab.arena.application import Application
+from clvlab.arena.competitions.competitions import CompetitionFilter
 from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
 from clvlab.arena.packs import bundled_catalog
 from clvlab.errors import (
@@ -65,10 +67,16 @@ def test_a_competition_goes_from_draft_to_a_verified_run(application):
     assert after["proof_card"]["run"]["status"] == "sealed"
     assert application.runs.verify(started["run_id"])["verified"]
     assert set(after["proof_card"]["checks"].values()) == {"pass", "not_applicable"}
-    assert competitions.all(CompetitionStatus.FINALIZED) == [
-        {"competition_id": competition_id, "status": "finalized", "config": after["config"], "run_id": started["run_id"]}
-    ]
-    assert competitions.all(CompetitionStatus.DRAFT) == []
+    listed = competitions.page(CompetitionFilter(CompetitionStatus.FINALIZED))[0]
+    assert listed == [{name: after[name] for name in CompetitionSummaryResponse.__annotations__}]
+    assert (
+        (before["owner"], before["created_ts_ms"])
+        == (after["owner"], after["created_ts_ms"])
+        == (ALICE, listed[0]["created_ts_ms"])
+    )
+    assert before["created_ts_ms"] <= before["updated_ts_ms"] <= after["updated_ts_ms"]
+    assert after["updated_ts_ms"] >= after["proof_card"]["run"]["sealed_ts_ms"]
+    assert competitions.page(CompetitionFilter(CompetitionStatus.DRAFT)) == ([], None)
 
 
 def test_the_log_starts_at_0_counts_without_gaps_and_the_leaderboard_is_its_score_updates(application):
@@ -149,7 +157,7 @@ def test_a_binding_that_does_not_resolve_is_refused_at_creation(in_memory, field
     with pytest.raises(BindingError, match=message):
         make_competition(in_memory, **fields)
 
-    assert in_memory.competitions.all() == []
+    assert in_memory.competitions.page() == ([], None)
 
 
 def test_without_a_pack_the_only_one_of_the_catalog_is_bound_for_good(one_pack):

@@ -11,6 +11,7 @@ from clvlab.errors import UnknownPackError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import Capture, Fixture, Gap, KickoffKind, PackManifest
 from clvlab.packs.quality import QualityAccount
+from clvlab.packs.synthetic import Recipe, build
 from clvlab.packs.writer import PackWriter
 from tests.factories import MARKET, make_tape, message
 
@@ -42,6 +43,25 @@ def test_a_tampered_pack_is_not_there_and_its_folder_is_not_named(tmp_path):
     with pytest.raises(UnknownPackError) as refused:
         application.packs.info("starter")
     assert str(tmp_path) not in str(refused.value)
+    application.close()
+
+
+def test_a_page_opens_no_packs_of_others_and_leaves_out_tampered_ones(tmp_path, monkeypatch):
+    catalog, opened = Catalog(tmp_path / "packs"), []
+    for name in ("a", "b", "c", "d", "e"):
+        build(Recipe(fixtures=1, messages=20), tmp_path / "packs" / name)
+        catalog.admit(name)
+    (tmp_path / "packs" / "b" / "datapackage.json").write_bytes(b"{}")
+    application, open_pack = Application(catalog=catalog), Catalog.open
+    monkeypatch.setattr(Catalog, "open", lambda own, name: opened.append(name) or open_pack(own, name))
+
+    first, cursor = application.packs.page(None, 2)
+    there = list(opened)
+    rest, end = application.packs.page(cursor, 2)
+
+    assert ([pack["pack_id"] for pack in first["packs"]], cursor, there) == (["a", "c"], "c", ["a", "b", "c", "d"])
+    assert ([pack["pack_id"] for pack in rest["packs"]], end) == (["d", "e"], None)
+    assert application.packs.page("zzz", 2) == ({"packs": []}, None)
     application.close()
 
 

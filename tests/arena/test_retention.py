@@ -1,5 +1,7 @@
 """How much runs take up, who may take up how much, and what is left of a run that was removed."""
 
+from functools import partial
+
 import pytest
 from pydantic import ValidationError
 from sqlalchemy import func, select
@@ -110,6 +112,10 @@ def test_old_runs_without_an_owner_are_removed_and_their_hashes_stay(aging):
         application.runs.verify,
         application.runs.sealed_run,
         application.runs.bundle,
+        application.runs.manifest,
+        application.runs.checks,
+        application.runs.log_standing,
+        partial(application.runs.part, part="events", gzipped=True),
         application.decisions.rows,
     ):
         with pytest.raises(RunRemovedError) as gone:
@@ -119,7 +125,6 @@ def test_old_runs_without_an_owner_are_removed_and_their_hashes_stay(aging):
     for read in (application.backtests.report, application.backtests.look, application.backtests.tear_sheet):
         with pytest.raises(RunRemovedError):
             read(old["backtest_id"])
-    assert application.runs.gzipped(old["run_id"], "events") is None
     assert application.leaderboard.rows() == ranked
     assert application.leaderboard.rebuild() == []
     assert application.log.state()["size"] == log["size"] + 2  # of the younger run

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import text, update
 
 from clvlab.arena.report_requests import BacktestRunRequest
+from clvlab.arena.runs.in_database import check_records
 from clvlab.errors import RunConflictError, UnknownDecisionError, UnknownRunError
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.seal import SealedRun
@@ -44,10 +45,6 @@ def sealed(database, run, receipt_text=b""):
         return runs.seal(connection, run, receipt_text, checks={}, metrics={}, ts_ms=1)
 
 
-def without_time(card):
-    return card | {"run": card["run"] | {"checked_ts_ms": None}}
-
-
 def change_events(application, run_id, old, new):
     """Change bytes of the evidence in the store."""
     with application._database.write() as connection:
@@ -69,7 +66,7 @@ def test_verifying_says_what_the_card_says_of_a_sound_run(application, run_id):
     assert fresh["verified"]
     assert fresh["checks"] == card["checks"]
     assert fresh["metrics"] == card["metrics"]
-    assert without_time(fresh["proof_card"]) == without_time(card)
+    assert fresh["proof_card"] == card
     assert (fresh["evidence_hash"], fresh["manifest_hash"]) == (
         card["evidence"]["evidence_hash"],
         card["evidence"]["manifest_hash"],
@@ -77,19 +74,68 @@ def test_verifying_says_what_the_card_says_of_a_sound_run(application, run_id):
 
 
 def test_verifying_finds_a_byte_changed_in_the_store_and_the_card_shows_it_from_then_on(application, run_id):
-    sealed_ts_ms = application.runs.card(run_id)["run"]["checked_ts_ms"]
+    sealed_ts_ms = application.runs.checks(run_id)["checked_ts_ms"]
     change_events(application, run_id, b'"type":"BACK"', b'"type":"WAIT"')
-    before = application.runs.card(run_id)
+    before, was_final = application.runs.card_and_finality(run_id)
 
     fresh = application.runs.verify(run_id)
 
     assert not fresh["verified"]
     assert fresh["checks"]["evidence_integrity"] == "fail"
-    card = application.runs.card(run_id)
-    assert before["checks"]["evidence_integrity"] == "pass"
-    assert (card["checks"], card["check_details"]) == (fresh["checks"], fresh["proof_card"]["check_details"])
-    assert card["run"]["checked_ts_ms"] == fresh["proof_card"]["run"]["checked_ts_ms"] >= sealed_ts_ms
+    card, is_final = application.runs.card_and_finality(run_id)
+    newest = application.runs.checks(run_id)
+    assert (before["checks"]["evidence_integrity"], was_final) == ("pass", True)
+    assert card["check_details"] == fresh["proof_card"]["check_details"]
+    assert card["run"] == fresh["proof_card"]["run"]
+    assert not is_final
+    assert (newest["checks"], newest["check_details"]) == (card["checks"], card["check_details"])
+    assert newest["checked_ts_ms"] == card["run"]["updated_ts_ms"] >= sealed_ts_ms
     assert card["evidence"] == before["evidence"]
+
+
+def test_a_card_keeps_its_sentences_when_another_version_words_the_same_verdicts_otherwise(application, run_id, monkeypatch):
+    before = application.runs.card_and_finality(run_id)
+
+    def reworded(checks):
+        return {name: check | {"detail": f"Otherwise: {check['detail']}"} for name, check in check_records(checks).items()}
+
+    monkeypatch.setattr("clvlab.arena.runs.runs.check_records", reworded)
+    replace(application.runs, clock=lambda: before[0]["run"]["sealed_ts_ms"] + 60_000).verify(run_id)
+
+    assert application.runs.card_and_finality(run_id) == before
+    assert application.runs.checks(run_id)["checked_ts_ms"] == before[0]["run"]["sealed_ts_ms"] + 60_000
+
+
+def test_a_card_stays_as_it_is_while_its_owner_commits_to_other_runs(application, run_id):
+    before, standing = application.runs.card_and_finality(run_id), application.runs.log_standing(run_id)
+
+    for number in range(3):
+        application.backtests.run(BacktestRunRequest(**REQUEST | {"window_id": f"other {number}"}))
+    application.runs.verify(run_id)
+
+    after = application.runs.log_standing(run_id)
+    assert before[1]
+    assert application.runs.card_and_finality(run_id) == before
+    assert (after["tree_size"], after["claim"]["later"]) == (standing["tree_size"] + 6, standing["claim"]["later"] + 3)
+    assert {name: standing[name] for name in before[0]["log"]} == before[0]["log"]
+
+
+@pytest.mark.parametrize(
+    ("status", "age_ms", "final"),
+    [
+        ("not_anchored", 0, True),
+        ("pending", 10**9, False),
+        ("failed", 0, True),
+        ("anchored", 3_599_999, False),
+        ("anchored", 3_600_000, True),
+    ],
+)
+def test_a_card_is_final_once_its_anchor_is_settled(application, run_id, status, age_ms, final):
+    with application._database.write() as connection:
+        anchors.set_anchor(connection, run_id, Anchor(status), 1000)
+    stored = replace(application.runs, anchoring=replace(application.runs.anchoring, clock=lambda: 1000 + age_ms))
+
+    assert stored.card_and_finality(run_id)[1] is final
 
 
 def test_a_run_that_is_found_tampered_and_then_restored_fails_in_the_standings_only_meanwhile(application, run_id):
@@ -105,12 +151,12 @@ def test_a_run_that_is_found_tampered_and_then_restored_fails_in_the_standings_o
 
 
 def test_a_verification_that_finds_nothing_new_is_recorded_once_a_minute(run_id, application):
-    now = application.runs.card(run_id)["run"]["checked_ts_ms"]
+    now = application.runs.checks(run_id)["checked_ts_ms"]
     times = []
     for later_ms in (1, 59_999, 60_000, 60_001):
         stored = replace(application.runs, clock=lambda later_ms=later_ms: now + later_ms)
         stored.verify(run_id)
-        times.append(stored.card(run_id)["run"]["checked_ts_ms"] - now)
+        times.append(stored.checks(run_id)["checked_ts_ms"] - now)
 
     assert times == [0, 0, 60_000, 60_000]
 
@@ -238,11 +284,11 @@ def test_a_failed_run_is_queued_again_and_a_sealed_one_is_not(database):
     with database.write() as connection:
         fresh = queued(connection, run.run_id)
         twice = queued(connection, run.run_id)
-        runs.mark(connection, run.run_id, runs.RunStatus.FAILED, "cause")
+        runs.mark(connection, run.run_id, runs.RunStatus.FAILED, "cause", ts_ms=1)
         revived = queued(connection, run.run_id)
     sealed(database, run)
     with database.write() as connection:
-        runs.mark(connection, run.run_id, runs.RunStatus.FAILED, "too late")
+        runs.mark(connection, run.run_id, runs.RunStatus.FAILED, "too late", ts_ms=1)
         after = queued(connection, run.run_id)
         row = runs.row(connection, run.run_id)
 

@@ -182,7 +182,13 @@ def test_the_same_content_again_is_the_same_pack(stored, mine):
 
     assert (new, newer) == (True, False)
     assert again == first
-    assert of_bob | {"created_ts_ms": 0} == first | {"created_ts_ms": 0}
+    assert (first["owner"], of_bob["owner"]) == (ALICE, BOB)
+    assert first["created_ts_ms"] == first["updated_ts_ms"] <= of_bob["created_ts_ms"]
+    assert undated(of_bob) | {"owner": ALICE} == undated(first)
+
+
+def undated(pack):
+    return pack | {"created_ts_ms": 0, "updated_ts_ms": 0}
 
 
 @pytest.mark.usefixtures("started")
@@ -383,7 +389,7 @@ def test_a_pack_whose_files_are_not_those_of_its_row_is_not_there(holding, mine,
     with pytest.raises(NotStartableError, match="not available"):
         holding.competitions.start(ALICE, competition)
     again, new = upload(holding, zipped(files_of(mine)))
-    assert (again | {"created_ts_ms": 0}, new) == (found | {"created_ts_ms": 0}, True)
+    assert (undated(again), new) == (undated(found), True)
     holding.competitions.start(ALICE, competition)
 
 

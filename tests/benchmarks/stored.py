@@ -54,7 +54,10 @@ def _leaderboard(count: int, agents: int) -> GlobalLeaderboard:
     database = Database()
     with database.write() as connection:
         results = list(_results(count, agents))
-        rows = [_ROW | {"run_id": result["run_id"], "status": "sealed", "created_ts_ms": 0} for result in results]
+        rows = [
+            _ROW | {"run_id": result["run_id"], "status": "sealed", "created_ts_ms": 0, "updated_ts_ms": 0}
+            for result in results
+        ]
         connection.execute(run_table.insert(), rows)
         standings.replace_all(connection, results, {})
     return GlobalLeaderboard(database)
@@ -66,5 +69,5 @@ def _results(count: int, agents: int) -> Iterator[dict[str, Any]]:
     for number in range(count):
         sums = {name: number % (7 + place) for place, name in enumerate(SUMS)}
         agent = {"owner": f"did:example:{number % agents % 7}", "agent_id": f"agent {number % agents}"}
-        own = {"run_id": f"run_{number:032x}", "max_drawdown": -(number % 900), "fixtures": 1}
+        own = {"run_id": f"run_{number:032x}", "max_drawdown": -(number % 900), "fixtures": 1, "created_ts_ms": 0}
         yield agent | own | sums | told | rest

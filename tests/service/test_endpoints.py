@@ -71,7 +71,8 @@ def test_get_competitions_lists_summaries(api):
     created = api.competition()
 
     listed = {entry["competition_id"]: entry for entry in api.get("/competitions")}
-    assert set(listed[created]) == {"competition_id", "status", "config", "run_id"}
+    times = {"owner", "created_ts_ms", "updated_ts_ms"}
+    assert set(listed[created]) == {"competition_id", "status", "config", "run_id"} | times
     assert listed[created]["run_id"] is None
     assert listed[created]["config"]["market_scope"] == "all"
 
@@ -91,7 +92,7 @@ def test_get_competition_of_a_draft_has_nulls_and_no_events(api):
 
     assert set(state) == {
         "competition_id", "status", "cause", "config", "roster", "leaderboard", "latest_seq", "anchor_status", "run_id",
-        "proof_card", "execution", "replay_binding",
+        "proof_card", "execution", "replay_binding", "owner", "created_ts_ms", "updated_ts_ms",
     }  # fmt: skip
     assert state["status"] == "draft"
     assert [agent["agent_id"] for agent in state["roster"]] == ["baseline", "cumulative-drift"]
@@ -368,7 +369,9 @@ def test_post_demo_runs_seals_and_scores(api):
 
 
 @any_store
-@pytest.mark.parametrize("path", ["/runs/{run_id}", "/replay-packs", "/replay-packs/starter"])
+@pytest.mark.parametrize(
+    "path", ["/runs/{run_id}/checks", "/runs/{run_id}/log", "/runs/{run_id}/bundle", "/replay-packs", "/replay-packs/starter"]
+)
 def test_what_may_change_is_revalidated(api, finalized, path):
     path = path.format(run_id=finalized[1]["run_id"])
     first = api.nobody.get(path)
@@ -380,10 +383,10 @@ def test_what_may_change_is_revalidated(api, finalized, path):
 
 
 @any_store
-@pytest.mark.parametrize("name", ["evidence", "scores", "manifest", "actions/{seq}"])
+@pytest.mark.parametrize("name", ["", "evidence", "scores", "manifest", "decisions", "actions/{seq}"])
 def test_what_a_seal_fixes_is_immutable(api, finalized, name):
     run_id = finalized[1]["run_id"]
-    path = f"/runs/{run_id}/{name.format(seq=first_decision(api, run_id)['seq'])}"
+    path = f"/runs/{run_id}/{name.format(seq=first_decision(api, run_id)['seq'])}".rstrip("/")
     first = api.nobody.get(path)
 
     assert "immutable" in first.headers["cache-control"]

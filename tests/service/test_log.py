@@ -89,17 +89,17 @@ def test_witness_follows_the_log_over_http(proving, tmp_path):
 def test_log_of_a_service_is_audited_with_the_claims_of_its_bundles_and_the_card_says_the_same(proving):
     runs = [proving.post("/backtests", BACKTEST | {"window_id": window})["run_id"] for window in "abc"]
     bundles = {run_id: proving.nobody.get(f"/runs/{run_id}/bundle").content for run_id in runs}
-    card = proving.get(f"/runs/{runs[1]}")
+    card, standing = proving.get(f"/runs/{runs[1]}"), proving.get(f"/runs/{runs[1]}/log")
     verified = proving.post(f"/runs/{runs[1]}/verify", by=proving.nobody)
 
     done = audit(proving.url, trust=Trust(logs=[str(LOG_KEY.verifier)]), bundles=bundles)
 
     assert (done.sound, done.size, done.origin, done.bundles) == (True, 6, "log.example", 3), done.broken
     pack = json.loads(proving.nobody.get(f"/runs/{runs[1]}/manifest").content)["content_hash"]
-    assert card["log"] == verified["proof_card"]["log"] == {
-        "owner": "anonymous", "content_hash": pack, "commit_index": 2, "tree_size": 6,
-        "claim": {"earlier": 1, "later": 1, "abandoned": 0, "unknown_pack": 0},
-    }  # fmt: skip
+    committed = {"owner": "anonymous", "content_hash": pack, "commit_index": 2}
+    assert card["log"] == verified["proof_card"]["log"] == committed
+    claim = {"earlier": 1, "later": 1, "abandoned": 0, "unknown_pack": 0}
+    assert standing == {"run_id": runs[1], **committed, "tree_size": 6, "claim": claim}
     assert [(one.owner, one.content_hash, one.runs.sealed) for one in done.counts] == [("anonymous", pack, 3)]
 
 

@@ -78,7 +78,8 @@ def test_the_caller_finds_its_instances_newest_first(api, carol, deployed):
     record = api.nobody.get(f"/agents/instances/{newest['instance_id']}", headers=carol).json()
     assert newest.pop("run_status") in ("queued", "running", "sealed")
     assert newest == {name: record[name] for name in newest}
-    assert set(newest) == {"instance_id", "template", "config_hash", "run_id", "replay_binding", "created_ts_ms"}
+    names = {"instance_id", "owner", "template", "config_hash", "run_id", "replay_binding", "created_ts_ms", "updated_ts_ms"}
+    assert set(newest) == names
 
 
 def test_instances_come_in_pages_and_by_strategy(api, carol, deployed):

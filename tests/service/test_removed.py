@@ -42,7 +42,7 @@ def test_a_removed_run_is_gone_with_its_hashes_until_it_is_asked_for_again(api):
     application = api.app.state.application
     application.retention.apply(-1)
 
-    for path in ("", "/evidence", "/scores", "/manifest", "/bundle", "/actions/1", "/decisions"):
+    for path in ("", "/checks", "/log", "/evidence", "/scores", "/manifest", "/bundle", "/actions/1", "/decisions"):
         problem = assert_problem(api.nobody.get(f"/runs/{run_id}{path}"), 410)
         assert {name: problem[name] for name in hashes} == hashes
         assert problem["type"] == "urn:clvlab:problem:run-removed"

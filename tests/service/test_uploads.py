@@ -61,7 +61,8 @@ def test_a_pack_is_uploaded_used_and_deleted(alone, archive):
     assert made.headers["location"] == again.headers["location"] == "/me/packs/mine"
     assert made.json() == again.json() == alone.get("/me/packs/mine", by=alone.alice)
     assert made.json().keys() == {
-        "pack_id", "content_hash", "provenance", "is_genuine", "grade", "fixtures", "bytes", "admitted", "created_ts_ms",
+        "pack_id", "content_hash", "provenance", "is_genuine", "grade", "fixtures", "bytes", "admitted", "owner",
+        "created_ts_ms", "updated_ts_ms",
     }  # fmt: skip
     assert alone.get("/me/packs", by=alone.alice)["packs"] == [made.json()]
 

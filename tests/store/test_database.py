@@ -11,17 +11,17 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, func, insert, select, text
 
-from clvlab.api.backtests import BacktestSummary
-from clvlab.api.competitions import AgentErrorCause, RosterEntry, RuntimeEvent
+from clvlab.api.backtests import StoredReport
+from clvlab.api.competitions import AgentErrorCause, CompetitionSummaryResponse, RosterEntry, RuntimeEvent
 from clvlab.api.runs import RunSummary
 from clvlab.errors import StoreError, StoreFullError, StoreUnreachableError
 from clvlab.log.log import commit
 from clvlab.store import migrations, tables
-from clvlab.store.competitions import CompetitionRow, ListedCompetition
+from clvlab.store.competitions import CompetitionRow
 from clvlab.store.database import Database, columns, rows
 from clvlab.store.instances import InstanceRow
 from clvlab.store.runlog import RunLog
-from clvlab.store.runs import RunRow
+from clvlab.store.runs import RunLife, RunRow
 from clvlab.store.standings import ResultRow, StandingRow
 from clvlab.store.tables import idempotency, instances, metadata
 from clvlab.store.uploads import UploadRow
@@ -54,9 +54,9 @@ def test_migrations_make_exactly_the_tables_of_the_code(database):
 @pytest.mark.parametrize(
     ("table", "kind"),
     [
-        (tables.runs, RunRow), (tables.runs, RunSummary), (tables.reports, BacktestSummary),
+        (tables.runs, RunRow), (tables.runs, RunSummary), (tables.runs, RunLife), (tables.reports, StoredReport),
         (tables.agent_errors, AgentErrorCause),
-        (tables.competitions, CompetitionRow), (tables.competitions, ListedCompetition), (tables.roster, RosterEntry),
+        (tables.competitions, CompetitionRow), (tables.competitions, CompetitionSummaryResponse), (tables.roster, RosterEntry),
         (tables.instances, InstanceRow), (tables.runtime_events, RuntimeEvent), (tables.uploads, UploadRow),
         (tables.agent_results, ResultRow), (tables.standings, StandingRow),
     ],

@@ -11,6 +11,7 @@ from sqlalchemy import create_engine, inspect, text
 
 from clvlab.arena.application import Application
 from clvlab.arena.competitions.requests import AgentEntry
+from clvlab.arena.runs.runs import RunFilter
 from clvlab.errors import StoreError
 from clvlab.log.log import commit
 from clvlab.store import migrations
@@ -166,10 +167,15 @@ def test_the_first_migration_makes_the_schema_that_databases_at_0010_have(writte
 def test_a_database_at_0010_is_upgraded_with_its_runs_rows_and_log(written_at_0010):
     application = Application(written_at_0010)
 
-    (competition,) = application.competitions.all()
+    (competition,) = application.competitions.page()[0]
     (row,) = application.leaderboard.rows()["rows"]
     verified = application.runs.verify(competition["run_id"])
+    (listed,) = application.runs.page(wanted=RunFilter(agent_id="baseline"))["runs"]
+    standing = application.runs.log_standing(competition["run_id"])
 
+    assert competition["created_ts_ms"] < competition["updated_ts_ms"]
+    assert competition["created_ts_ms"] < listed["created_ts_ms"] < listed["sealed_ts_ms"] <= listed["updated_ts_ms"]
+    assert (standing["tree_size"], set(standing["claim"].values())) == (2, {0})
     assert (row["agent_id"], row["total_clv_bps"], row["action_count"], row["causality"]) == ("baseline", -160, 4, "template")
     assert (verified["verified"], "fail" in verified["checks"].values()) == (True, False)
     assert application.leaderboard.rebuild() == []

@@ -32,7 +32,7 @@ from clvlab.arena.competitions.requests import (
 from clvlab.arena.competitions.roster import Registration
 from clvlab.arena.events import EventKind
 from clvlab.arena.jobs import CANCELLED, Jobs, until_over
-from clvlab.arena.pages import MAX_PAGE, cursor_of, position_of
+from clvlab.arena.pages import PAGE, page_of
 from clvlab.arena.runs.binding import bind
 from clvlab.arena.runs.runs import StoredRuns
 from clvlab.arena.uploads.packs import Packs
@@ -40,7 +40,6 @@ from clvlab.errors import (
     BindingError,
     NotDeletableError,
     PackError,
-    PageError,
     TransitionError,
 )
 from clvlab.law.schema import SAFE_INTEGER
@@ -48,12 +47,10 @@ from clvlab.runs.live.feed import NO_FEED
 from clvlab.store import competitions as rows
 from clvlab.store import runs
 from clvlab.store.competitions import CompetitionRow
-from clvlab.store.database import Connection, Database
+from clvlab.store.database import Database
+from clvlab.store.tables import competitions
 
 # Filters and pages of a list of competitions.
-
-
-_KEY = "competition_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +60,6 @@ class CompetitionFilter:
     status: CompetitionStatus | None = None
     owner: str | None = None
     pack_id: str | None = None
-
-
-def summaries(
-    connection: Connection, wanted: CompetitionFilter, cursor: str | None, limit: int | None, until: str | None = None
-) -> tuple[list[CompetitionSummaryResponse], str | None]:
-    """Return competitions oldest first, after ``cursor`` and up to ``until``, and the cursor of the next page or None.
-
-    New competitions come last, so every competition is on exactly one page.
-    """
-    if limit is not None and not 1 <= limit <= MAX_PAGE:
-        raise PageError(f"limit must be 1 to {MAX_PAGE}, not {limit}")
-    bounds = position_of(cursor), position_of(until)
-    found = rows.page(connection, asdict(wanted), *bounds, None if limit is None else limit + 1)
-    listed = [pick(CompetitionSummaryResponse, row) for row in found[:limit]]
-    return listed, cursor_of(found[len(listed) - 1], _KEY) if len(found) > len(listed) else None
-
-
-def newest(connection: Connection, wanted: CompetitionFilter) -> str | None:
-    """Return the cursor of the newest competition of a list; ``None`` if the list is empty."""
-    found = rows.newest_row(connection, asdict(wanted))
-    return None if found is None else cursor_of(found, _KEY)
 
 
 # The start of a competition: one caller claims it; others can wait for it or cancel it.
@@ -187,14 +163,15 @@ class Competitions(CompetitionLaunch):
         """
         with self.database.read() as connection:  # a refused draft opens no pack
             self.caps.require_draft(connection, owner)
-        competition_id = competition_id or "comp_" + self.new_id()
+        competition_id, now = competition_id or "comp_" + self.new_id(), self.clock()
         values = {
             "competition_id": competition_id,
             "owner": owner,
             "status": CompetitionStatus.DRAFT,
             "config": config.snapshot(),
             "roster_size": config.roster_size,
-            "created_ts_ms": self.clock(),
+            "created_ts_ms": now,
+            "updated_ts_ms": now,
             **self._frozen(owner, config),
         }
         with self.database.write() as connection:
@@ -218,19 +195,13 @@ class Competitions(CompetitionLaunch):
         except PackError as error:
             raise BindingError(f"the replay binding can't be resolved: {error}") from error
 
-    def all(self, status: CompetitionStatus | None = None) -> list[CompetitionSummaryResponse]:
-        return self.page(CompetitionFilter(status))[0]
-
     def page(
-        self, wanted: CompetitionFilter, cursor: str | None = None, limit: int | None = None, until: str | None = None
+        self, wanted: CompetitionFilter | None = None, cursor: str | None = None, limit: int = PAGE
     ) -> tuple[list[CompetitionSummaryResponse], str | None]:
-        """List competitions after ``cursor`` and up to ``until``, oldest first, and the cursor of the next page or None."""
+        """List competitions, newest first, and the cursor of the next page or None."""
         with self.database.read() as connection:
-            return summaries(connection, wanted, cursor, limit, until)
-
-    def newest(self, wanted: CompetitionFilter) -> str | None:
-        with self.database.read() as connection:
-            return newest(connection, wanted)
+            conditions = rows.having(**asdict(wanted or CompetitionFilter()))
+            return page_of(connection, competitions, CompetitionSummaryResponse, "competition_id", cursor, limit, conditions)
 
     def state(self, competition_id: str) -> CompetitionStateResponse:
         with self.database.read() as connection:
@@ -271,11 +242,11 @@ class Competitions(CompetitionLaunch):
             ``proof_mode`` or strategy is unknown, a known parameter has a bad value, the instance has another strategy or
             config, or a transcript names things that the bound fixture does not have.
         """
-        return Registration(self.database, self.catalog.seen_by(caller)).add(caller, competition_id, entry)
+        return Registration(self.database, self.catalog.seen_by(caller), self.clock).add(caller, competition_id, entry)
 
     def withdraw(self, caller: str, competition_id: str, agent_id: str) -> None:
         """Remove an agent from the roster; its place is free again, and the others keep their order."""
-        Registration(self.database, self.catalog.seen_by(caller)).withdraw(caller, competition_id, agent_id)
+        Registration(self.database, self.catalog.seen_by(caller), self.clock).withdraw(caller, competition_id, agent_id)
 
     def delete(self, caller: str, competition_id: str) -> None:
         """Delete a competition and its roster. A competition that was ever started stays, because its log is public record."""
@@ -302,7 +273,7 @@ class Competitions(CompetitionLaunch):
                     f"competition {competition_id} is {row['status']}, and only a {start} one becomes {end}"
                 )
                 raise until_over(error) if row["status"] == CompetitionStatus.RUNNING else error
-            rows.change(connection, competition_id, status=end)
+            rows.change(connection, competition_id, status=end, updated_ts_ms=self.clock())
         return pick(CompetitionStatusResponse, {"competition_id": competition_id, "status": end.value})
 
     def events(self, competition_id: str, since_seq: int = 0, limit: int | None = None) -> list[CompetitionEvent]:

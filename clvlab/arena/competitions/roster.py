@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +135,7 @@ class Registration:
 
     database: Database
     packs: PackSource
+    clock: Callable[[], int]
 
     def add(self, caller: str, competition_id: str, entry: AgentEntry) -> AgentRegisterResponse:
         """Pin an entry and append it to the roster; see ``Competitions.register``."""
@@ -148,6 +149,7 @@ class Registration:
                 self._require_runnable(row, pinned)
             place = {"competition_id": competition_id, "position": position, "roster_size": row["roster_size"]}
             rows.add_agent(connection, {**pinned, **place})
+            rows.change(connection, competition_id, updated_ts_ms=self.clock())
         unread = [*entry.ignored, *(f"config.{key}" for key in unused_of(pinned))]
         return {**pick(AgentRegisterResponse, pinned), **ignored(unread)}
 
@@ -156,6 +158,7 @@ class Registration:
             _mutable_row(connection, caller, competition_id, lock=True)
             if not rows.remove_agent(connection, competition_id, agent_id):
                 raise UnknownEntryError(f"no agent {agent_id!r} is on the roster of competition {competition_id}")
+            rows.change(connection, competition_id, updated_ts_ms=self.clock())
 
     def _require_runnable(self, row: CompetitionRow, pinned: RosterEntry) -> None:
         """Refuse an agent that can't run over the bound fixture, if there is one."""

@@ -51,7 +51,7 @@ from clvlab.store import instances, runs, usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.instances import InstanceRow
 from clvlab.store.jobs import JobPayload
-from clvlab.store.runs import RunStatus
+from clvlab.store.runs import RunLife, RunStatus
 from clvlab.store.tables import instances as instance_table
 
 # Preflight: before anything is stored, every parameter of a deploy has a check of its own name.
@@ -300,7 +300,8 @@ class Deploys:
     def instance(self, caller: str, instance_id: str) -> AgentInstance:
         with self.database.read() as connection:
             record = _own_instance(connection, instance_id, caller)
-            return {**record, "run_status": _run_status(connection, record)}
+            life = _life(connection, record)
+        return pick(AgentInstance, {**life, **record, "run_status": life["status"]})
 
     def cancel(self, caller: str, instance_id: str) -> JobState:
         """Cancel the run of the caller's instance; ``TransitionError`` if it is over."""
@@ -318,7 +319,7 @@ class Deploys:
         """
         with self.database.write() as connection:
             record = _own_instance(connection, instance_id, caller, lock=True)
-            status = _run_status(connection, record)
+            status = _life(connection, record)["status"]
             if status not in OVER:
                 detail = f"the run of instance {instance_id} is {status}: cancel it, or wait until it is over"
                 raise until_over(NotDeletableError("in_use", detail))
@@ -332,8 +333,12 @@ class Deploys:
         with self.database.read() as connection:
             own = instances.of_owner(caller, strategy)
             found, next_cursor = page_of(connection, instance_table, InstanceRow, "instance_id", cursor, limit, own)
-            statuses = runs.statuses(connection, [row["run_id"] for row in found])
-        listed = [pick(InstanceSummary, {**row["record"], "run_status": statuses[row["run_id"]]}) for row in found]
+            lives = runs.lives(connection, [row["run_id"] for row in found])
+        listed = [
+            pick(InstanceSummary, {**life, **row["record"], "run_status": life["status"]})
+            for row in found
+            for life in [lives[row["run_id"]]]
+        ]
         return {"instances": listed, "next_cursor": next_cursor}
 
     def newest_event_id(self, caller: str, instance_id: str) -> int:
@@ -368,5 +373,5 @@ def _own_instance(connection: Connection, instance_id: str, caller: str, *, lock
     return row["record"]
 
 
-def _run_status(connection: Connection, record: InstanceRecord) -> Any:
-    return runs.statuses(connection, [record["run_id"]])[record["run_id"]]
+def _life(connection: Connection, record: InstanceRecord) -> RunLife:
+    return runs.lives(connection, [record["run_id"]])[record["run_id"]]

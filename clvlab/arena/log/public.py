@@ -46,11 +46,16 @@ class PublicLog:
 
     def entries(self, since: int = 0, limit: int = 100) -> LogEntriesResponse:
         """Return entries from an index on; an entry is the text that is hashed."""
+        return self.page(since, limit)[0]
+
+    def page(self, since: int = 0, limit: int = 100) -> tuple[LogEntriesResponse, int | None]:
+        """Return entries from an index on, and the index of the next page; ``None`` at the end."""
         if not 0 <= since <= SAFE_INTEGER or not 1 <= limit <= MAX_ENTRIES:
             raise PageError(f"since must not be negative, and limit be 1 to {MAX_ENTRIES}, not {since} and {limit}")
         with self.database.read() as connection:
-            found = entries(connection, since, limit)
-        return {"entries": [{"index": index, "entry": entry.decode()} for index, entry in found]}
+            found = entries(connection, since, limit + 1)
+        listed: LogEntriesResponse = {"entries": [{"index": index, "entry": entry.decode()} for index, entry in found[:limit]]}
+        return listed, found[limit][0] if len(found) > limit else None
 
     def consistency(self, first: int, second: int) -> ConsistencyResponse:
         """Return hashes that prove that the log at ``second`` entries extends the log at ``first`` entries.

@@ -22,7 +22,7 @@ from clvlab.store.folder import read_receipts, read_run, read_view, run_files
 if TYPE_CHECKING:  # imported where it is used, so that a first verification waits for nothing else
     from clvlab.anchor.records import AnchorRecord
     from clvlab.anchor.settings import AnchorSettings
-    from clvlab.api.runs import LogStanding
+    from clvlab.api.runs import LogCommitment
     from clvlab.log.bundles import Trust
 
 
@@ -70,12 +70,12 @@ def judge_proofs(
     required: Sequence[str] = (),
     *,
     without_witness: bool = False,
-) -> tuple[dict[str, Check], LogStanding | None]:
+) -> tuple[dict[str, Check], LogCommitment | None]:
     """Judge the anchor and log proofs of a verified run offline, by the reader's keys.
 
     Without the file ``trust`` no key is trusted. ``required`` names proofs without which the run fails. ``without_witness``
-    accepts a required log without a trusted witness. Returns the checks, and block ``log`` of the proof card without its
-    unsigned parts, if the log proofs hold.
+    accepts a required log without a trusted witness. Returns the checks, and block ``log`` of the proof card, if the log
+    proofs hold.
     """
     from clvlab.log.bundles import judge, standing_in
 
@@ -83,7 +83,7 @@ def judge_proofs(
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
     checks = judge(parts, verification, whom, _known_proofs(required), without_witness=without_witness)
     holds = "log" in checks and checks["log"].verdict == Verdict.PASS
-    return checks, replace(standing_in(parts, verification, whom)[0], claim=None).facts() if holds else None
+    return checks, standing_in(parts, verification, whom)[0].commitment() if holds else None
 
 
 def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:

@@ -33,7 +33,7 @@ from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job, JobPayload
 from clvlab.store.labels import ANYBODY, Knowledge
 from clvlab.store.runlog import RunLog, StoredLogRows
-from clvlab.store.runs import RunStatus
+from clvlab.store.runs import RunRow, RunStatus
 from clvlab.store.sketches import sketches
 from clvlab.store.standings import ResultRow, Row
 from clvlab.store.tables import Sums
@@ -71,7 +71,7 @@ class FixtureClaims(dict[tuple[Row, str], dict[int, str]]):
         return claim
 
 
-def results(verification: Verification, owner: str, claim: Claim) -> list[ResultRow]:
+def results(verification: Verification, row: RunRow, claim: Claim) -> list[ResultRow]:
     """Return the contribution of a verified run, a row per agent, derived from its sealed bytes; empty if they can't be read.
 
     A replay counts as ``history`` unless the log shows an earlier commitment to the agent.
@@ -79,7 +79,7 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[Result
     started = verification.started
     if verification.scores is None or verification.outcomes is None or started is None:
         return []
-    binding = started["binding"]
+    binding, owner = started["binding"], row["owner"] or ANYBODY
     # Each live run of a fixture has its own capture, so captures do not matter: the first result counts.
     fixture_ids, content_hash = binding["fixture_ids"], binding["content_hash"] or started["source_mode"]
     agent_ids = [agent["agent_id"] for agent in started["agents"]]
@@ -96,6 +96,7 @@ def results(verification: Verification, owner: str, claim: Claim) -> list[Result
             "run_id": verification.run_id,
             "agent_id": agent["agent_id"],
             "owner": owner,
+            "created_ts_ms": row["created_ts_ms"],
             **sums[agent["agent_id"]],
             "fixtures": len(new[agent["agent_id"]]),
             "proof_mode": agent["proof_mode"],
@@ -227,7 +228,7 @@ def enter(
 def begin(connection: Connection, run_id: str, now_ms: int) -> Commitment:
     """Mark a run as running and return its commitment; an abandoned commitment is replaced by a new one."""
     row = runs.row(connection, run_id, lock=True)
-    runs.mark(connection, run_id, RunStatus.RUNNING)
+    runs.mark(connection, run_id, RunStatus.RUNNING, ts_ms=now_ms)
     if row is None or row["commit_index"] is None:
         return Commitment(run_id)
     index = recommit(StoredLogRows(connection, writing=True), run_id, now_ms)
@@ -241,9 +242,9 @@ def give_up(connection: Connection, run_id: str, cause: str, now_ms: int) -> Non
     if row is None or row["status"] in (RunStatus.SEALED, RunStatus.FAILED):  # another worker has ended the run
         return
     if row["manifest_hash"] is not None:  # the run was sealed and then removed, and the log keeps its result
-        runs.mark(connection, run_id, RunStatus.REMOVED, cause)
+        runs.mark(connection, run_id, RunStatus.REMOVED, cause, ts_ms=now_ms)
         return
-    runs.mark(connection, run_id, RunStatus.FAILED, cause)
+    runs.mark(connection, run_id, RunStatus.FAILED, cause, ts_ms=now_ms)
     if row["commit_index"] is not None:
         abandon(StoredLogRows(connection, writing=True), run_id, ABANDONED, now_ms)
 
@@ -272,7 +273,7 @@ def keep(connection: Connection, done: Run, anchoring: RunAnchors | None, now_ms
     anchor = anchoring.begin(connection, run.run_id, now_ms) if anchoring else Anchor()
     row = runs.row(connection, run.run_id)
     if row is not None and row["ranked"] and not standings.results_of(connection, run.run_id):  # a removed run keeps its own
-        added = results(verification, row["owner"] or ANYBODY, stored_claim(connection, run.run_id))
+        added = results(verification, row, stored_claim(connection, run.run_id))
         standings.add(connection, [_with_knowledge(connection, result, done) for result in added], anchor.status)
     return anchor
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from clvlab.api.runs import (
     InspectorRecord,
     LogStanding,
     ProofArtifactResponse,
+    RunChecksResponse,
     RunInfo,
     RunListResponse,
     RunSummary,
@@ -29,7 +30,7 @@ from clvlab.arena.runs.bundles import anchor_part
 from clvlab.arena.runs.in_database import check_records, is_failing
 from clvlab.errors import EvidenceError, RunRemovedError, StoreError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.log.standing import standing
+from clvlab.log.standing import commitment, standing
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import bundle
 from clvlab.proof.checks import CHECKS, Check, Verdict, evidence_integrity
@@ -42,7 +43,7 @@ from clvlab.store import anchors, runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import StoredLogRows
 from clvlab.store.runs import Part as Part
-from clvlab.store.runs import RunRow, RunStatus
+from clvlab.store.runs import RunRow, RunStatus, StoredPart
 from clvlab.store.tables import runs as run_table
 
 # Reasons why a run is missing: it is unknown, not sealed, or removed; of a removed run the hashes remain.
@@ -89,27 +90,61 @@ class StoredRuns:
     def card(self, run_id: str) -> ProofArtifactResponse:
         """Return the proof card, which exists once the run is queued.
 
-        Its checks come from the newest recorded verification, whose time is ``run.checked_ts_ms``; the seal is the first
-        verification. Its anchor is the newest recorded one.
+        Its checks come from the newest verification that reached another verdict; the seal is the first verification. Its
+        anchor is the newest recorded one.
         """
+        return self.card_and_finality(run_id)[0]
+
+    def card_and_finality(self, run_id: str) -> tuple[ProofArtifactResponse, bool]:
+        """Return the proof card, and whether it is final: the run is sealed and sound, and its anchor is settled."""
         with self.database.read() as connection:
             row, anchor = self._row_and_anchor(connection, run_id)
-            in_log = _standing(connection, row["commit_index"])
-        checks = row["checks"] or _pending_checks(row["status"])
-        if row["checks"]:
-            check = self.anchoring.on_record(run_id, anchor, row["manifest_hash"])
-            checks = checks | {"anchor": {"verdict": check.verdict.value, "detail": check.detail}}
-        return {
+            committed = None if row["commit_index"] is None else commitment(StoredLogRows(connection), row["commit_index"])
+            final = row["status"] == RunStatus.SEALED and self.anchoring.is_settled(connection, run_id, anchor)
+        checks = self._checks(row, anchor)
+        card: ProofArtifactResponse = {
             "verifier_version": VERIFIER_VERSION,
             "run": pick(RunInfo, row),
             "lineage": row["lineage"],
             "evidence": {"evidence_hash": row["evidence_hash"], "manifest_hash": row["manifest_hash"]},
-            "checks": cast("Checks", {name: checks[name]["verdict"] for name in CHECKS}),
-            "check_details": cast("CheckDetails", {name: checks[name]["detail"] for name in CHECKS}),
+            "checks": checks["checks"],
+            "check_details": checks["check_details"],
             "anchor": anchor_info(anchor),
-            "log": in_log,
+            "log": committed,
             "metrics": row["metrics"],
         }
+        return card, final and not _fails(row["checks"] or {})
+
+    def checks(self, run_id: str) -> RunChecksResponse:
+        """Return the newest recorded verification of a run."""
+        with self.database.read() as connection:
+            return self._checks(*self._row_and_anchor(connection, run_id))
+
+    def _checks(self, row: RunRow, anchor: Anchor) -> RunChecksResponse:
+        run_id, checks = row["run_id"], row["checks"] or _pending_checks(row["status"])
+        if row["checks"]:
+            check = self.anchoring.on_record(run_id, anchor, row["manifest_hash"])
+            checks = checks | {"anchor": {"verdict": check.verdict.value, "detail": check.detail}}
+        return {
+            "run_id": run_id,
+            "checked_ts_ms": row["checked_ts_ms"],
+            "checks": cast("Checks", {name: checks[name]["verdict"] for name in CHECKS}),
+            "check_details": cast("CheckDetails", {name: checks[name]["detail"] for name in CHECKS}),
+        }
+
+    def log_standing(self, run_id: str) -> LogStanding:
+        """Return a commitment's standing in the present log, as this store states it; bundles prove a part of it.
+
+        Raises
+        ------
+        UnknownRunError
+            The run is unknown, or no log committed to it.
+        """
+        with self.database.read() as connection:
+            index = require(runs.row(connection, run_id), run_id)["commit_index"]
+            if index is None:
+                raise UnknownRunError(f"no log committed to run {run_id!r}")
+            return standing(StoredLogRows(connection), index).of_run(run_id)
 
     def _row_and_anchor(self, connection: Connection, run_id: str) -> tuple[RunRow, Anchor]:
         anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
@@ -127,21 +162,26 @@ class StoredRuns:
             return self._unsealed_answer(run_id)
         fresh = verify(run, receipts)
         check = self.anchoring.judge(run_id, anchor, fresh.manifest_hash)
-        stored, now = against_the_record(row, run, fresh), self.clock()
-        self._note(row, stored, now)
+        stored = against_the_record(row, run, fresh)
+        self._note(row, stored, self.clock())
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
         with self.database.read() as connection:
-            card = proof_card(fresh, _standing(connection, row["commit_index"]))
-        return verification_answer(fresh, {**card, "run": pick(RunInfo, {**row, "checked_ts_ms": now})})
+            row = require(runs.row(connection, run_id), run_id)
+            committed = None if row["commit_index"] is None else commitment(StoredLogRows(connection), row["commit_index"])
+        return verification_answer(fresh, {**proof_card(fresh, committed), "run": pick(RunInfo, row)})
 
     def _note(self, row: RunRow, found: Verification, now_ms: int) -> None:
-        """Record a verification: a changed one at once, others at most once a minute; a read-only store skips this."""
+        """Record a verification: another verdict at once, others at most once a minute; a read-only store skips this.
+
+        The sentences of equal verdicts stay as recorded, so that another version of clvlab does not change the card.
+        """
         checks = check_records(found.checks)
-        if checks == row["checks"] and now_ms - (row["checked_ts_ms"] or 0) < _RECHECK_MS:
+        is_new = checks != row["checks"] and (_fails(checks) or _verdicts(checks) != _verdicts(row["checks"] or {}))
+        if not is_new and now_ms - (row["checked_ts_ms"] or 0) < _RECHECK_MS:
             return
         try:
             with self.database.write() as connection:
-                runs.record_checks(connection, row["run_id"], checks, now_ms)
+                runs.record_checks(connection, row["run_id"], checks if is_new else None, now_ms)
                 standings.count_failing(connection, row["run_id"], failing=is_failing(found))
         except StoreError as error:
             logger.warning("the verification of %s was not recorded: %s", row["run_id"], error)
@@ -189,10 +229,26 @@ class StoredRuns:
                 raise not_sealed(connection, run_id)
         return run
 
-    def gzipped(self, run_id: str, part: Part) -> bytes | None:
-        """Return a part of a sealed run as its stored gzip file; ``None`` if it must be read and compressed."""
+    def manifest(self, run_id: str) -> bytes:
+        """Return the stored manifest of a sealed run."""
         with self.database.read() as connection:
-            return runs.gzipped(connection, run_id, part)
+            found = runs.manifest(connection, run_id)
+            if found is None:
+                raise not_sealed(connection, run_id)
+        return found
+
+    def part(self, run_id: str, part: Part, *, gzipped: bool = False) -> StoredPart:
+        """Find a part of a sealed run, with ``gzipped`` as the stored gzip file if there is one; it is read in pieces."""
+        with self.database.read() as connection:
+            found = runs.stored_part(connection, run_id, part, gzipped=gzipped)
+            if found is None:
+                raise not_sealed(connection, run_id)
+        return found
+
+    def piece(self, of: StoredPart, start: int, stop: int) -> bytes:
+        """Read a piece of a part, from ``start`` to before ``stop``."""
+        with self.database.read() as connection:
+            return runs.piece(connection, of, start, stop)
 
     def bundle(self, run_id: str) -> bytes:
         """Return a sealed run as one proof bundle, with its anchor once the chain has it, and log proofs if a key is set."""
@@ -205,7 +261,7 @@ class StoredRuns:
     def page(self, cursor: str | None = None, limit: int = 50, wanted: RunFilter | None = None) -> RunListResponse:
         with self.database.read() as connection:
             conditions = runs.which(**asdict(wanted or RunFilter()))
-            found, next_cursor = page_of(connection, run_table, RunSummary, "run_id", cursor, limit, conditions)
+            found, next_cursor = page_of(connection, run_table, RunSummary, "run_id", cursor, limit, *conditions)
         return {"runs": found, "next_cursor": next_cursor}
 
 
@@ -221,17 +277,20 @@ def against_the_record(row: RunRow, run: SealedRun, fresh: Verification) -> Veri
     return replace(fresh, evidence_hash=sealed, verified=fresh.recomputed_evidence_hash == sealed, checks=checks)
 
 
-def _standing(connection: Connection, commit_index: int | None) -> LogStanding | None:
-    """Return a commitment's standing in the present log, as this store states it; bundles prove a part of it."""
-    return None if commit_index is None else standing(StoredLogRows(connection), commit_index).facts()
-
-
 def _receipt(line: bytes) -> dict[str, Any]:
     try:
         receipt = orjson.loads(line)
     except orjson.JSONDecodeError:  # receipts are not evidence, so damage must not hide the rest; policy_obeyed reports it
         receipt = None
     return receipt if isinstance(receipt, dict) else {"unreadable": line.decode("utf-8", "replace")}
+
+
+def _verdicts(checks: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {name: check["verdict"] for name, check in checks.items()}
+
+
+def _fails(checks: Mapping[str, Mapping[str, str]]) -> bool:
+    return Verdict.FAIL in _verdicts(checks).values()
 
 
 def _pending_checks(status: str) -> dict[str, dict[str, str]]:

@@ -333,7 +333,7 @@ class Uploads:
         return {**row, "grade": grade_of(is_genuine=row["is_genuine"]).value, "admitted": admitted}
 
     def _info(self, row: UploadRow) -> UploadedPack:
-        return pick(UploadedPack, self._with_grade(row))
+        return pick(UploadedPack, {**self._with_grade(row), "updated_ts_ms": row["created_ts_ms"]})
 
 
 def _is_copy(folder: Path, pack: Pack) -> bool:

@@ -67,7 +67,7 @@ async def competitions(
     cursor: Annotated[str | None, Query(max_length=500)] = None,
     limit: Annotated[int | None, Query(ge=1, le=200)] = None,
 ) -> Response:
-    """List competitions, oldest first."""
+    """List competitions, newest first."""
     wanted = CompetitionFilter(None if status is None else CompetitionStatus(status.value.lower()), owner, pack_id)
     return await place.run(_competitions, request, application, wanted, cursor, limit)
 

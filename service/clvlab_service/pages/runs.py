@@ -115,12 +115,14 @@ async def run(run_id: str, request: Request, application: ApplicationDep, place:
 
 def _run(run_id: str, request: Request, application: Application) -> Response:
     card = application.runs.card(run_id)
-    status = card["run"]["status"]
+    status, in_log = card["run"]["status"], card["log"] and application.runs.log_standing(run_id)
     result = result_of(application, run_id) if status == "sealed" else None
     under_way = status in _UNDER_WAY
     root = str(request.scope.get("root_path", "")).rstrip("/")
     context = {
         "card": card,
+        "log": in_log,
+        "checked_ts_ms": application.runs.checks(run_id)["checked_ts_ms"],
         "result": result,
         "failing": failing_checks(card),
         "progress": application.jobs.state(run_id) if under_way else None,

@@ -14,6 +14,7 @@ from clvlab.api.runs import JobState
 from clvlab.arena import templates
 from clvlab.arena.deploys.config import DeployConfig
 from clvlab.arena.jobs import OVER
+from clvlab.arena.pages import PAGE
 from clvlab_service.deps import (
     JOB,
     SAFE_INTEGER,
@@ -26,7 +27,7 @@ from clvlab_service.deps import (
     accepted_response,
 )
 from clvlab_service.json_lists import ReadPlace, json_list
-from clvlab_service.negotiation import RevalidatedRoute
+from clvlab_service.negotiation import LIST, RevalidatedRoute, link_next
 from clvlab_service.openapi import body_schema, problems
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
@@ -87,16 +88,20 @@ def deploy(
     return deployed
 
 
-@router.get("/instances", operation_id="listInstances", responses=problems(401, 422))
+@router.get("/instances", operation_id="listInstances", responses=LIST | problems(401, 422))
 def own_instances(
+    request: Request,
+    response: Response,
     principal: CurrentPrincipal,
     application: ApplicationDep,
     strategy: Annotated[str | None, Query(max_length=200, description="Only instances of this template.")] = None,
     cursor: CursorQuery = None,
-    limit: PageSizeQuery = 50,
+    limit: PageSizeQuery = PAGE,
 ) -> InstanceListResponse:
     """List the caller's instances, newest first."""
-    return application.deploys.page(principal, strategy, cursor, limit)
+    found = application.deploys.page(principal, strategy, cursor, limit)
+    link_next(request, response, cursor=found["next_cursor"])
+    return found
 
 
 @router.get(
@@ -134,7 +139,7 @@ def delete(instance_id: str, principal: CurrentPrincipal, application: Applicati
     "/instances/{instance_id}/runtime-events",
     operation_id="listRuntimeEvents",
     response_model=RuntimeEventsResponse,
-    responses=problems(401, 422, s404=_UNKNOWN),
+    responses=LIST | problems(401, 422, s404=_UNKNOWN),
 )
 async def runtime_events(
     request: Request,
@@ -156,7 +161,9 @@ async def runtime_events(
         following = after + count if after + count < end else None
         return _EVENTS.dump_json(_EVENTS.validate_python(found))[1:-1], following
 
-    return await json_list(request, place, page, since, b'{"events":[', b"]}")
+    response = await json_list(request, place, page, since, b'{"events":[', b"]}")
+    link_next(request, response, since=end if end < newest else None)
+    return response
 
 
 # ``/strategies``.

@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from clvlab.api.backtests import BacktestListResponse, BacktestReport, BacktestRunResponse
 from clvlab.api.runs import JobState
 from clvlab.arena.jobs import OVER
+from clvlab.arena.pages import PAGE
 from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
 from clvlab.store.labels import ANYBODY
 from clvlab_service.deps import (
@@ -29,7 +30,7 @@ from clvlab_service.deps import (
     accepted_response,
     wait_for,
 )
-from clvlab_service.negotiation import Responses, RevalidatedRoute
+from clvlab_service.negotiation import LIST, Responses, RevalidatedRoute, link_next
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=OpenRoute)
@@ -110,10 +111,18 @@ async def run_backtest(
     return JSONResponse(wanted.answer)
 
 
-@router.get("", operation_id="listBacktests", responses=problems(422))
-def backtests(application: ApplicationDep, cursor: CursorQuery = None, limit: PageSizeQuery = 50) -> BacktestListResponse:
+@router.get("", operation_id="listBacktests", responses=LIST | problems(422))
+def backtests(
+    request: Request,
+    response: Response,
+    application: ApplicationDep,
+    cursor: CursorQuery = None,
+    limit: PageSizeQuery = PAGE,
+) -> BacktestListResponse:
     """List stored backtests, newest first."""
-    return application.backtests.page(cursor, limit)
+    found = application.backtests.page(cursor, limit)
+    link_next(request, response, cursor=found["next_cursor"])
+    return found
 
 
 @reports.get(

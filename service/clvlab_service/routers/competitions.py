@@ -9,7 +9,6 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
-from pydantic import TypeAdapter
 
 from clvlab.api.competitions import (
     AgentErrorCause,
@@ -25,13 +24,16 @@ from clvlab.api.competitions import (
 from clvlab.arena.competitions.competitions import CompetitionFilter
 from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig, CompetitionStatus
 from clvlab.arena.jobs import OVER
+from clvlab.arena.pages import PAGE
 from clvlab_service.deps import (
     JOB,
     SAFE_INTEGER,
     ApplicationDep,
     AuthenticatedRoute,
     CurrentPrincipal,
+    CursorQuery,
     OwnerPool,
+    PageSizeQuery,
     Prefer,
     ProofPool,
     accepted_response,
@@ -39,15 +41,13 @@ from clvlab_service.deps import (
 )
 from clvlab_service.examples import RESULT_1X2
 from clvlab_service.json_lists import EventPages, ReadPlace, json_list
-from clvlab_service.negotiation import Responses
+from clvlab_service.negotiation import LIST, link_next
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 owned = APIRouter(prefix="/competitions", tags=["competitions"], route_class=AuthenticatedRoute)
 
 _UNKNOWN = "Unknown competition"
-_AT_ONCE = 200
-_SUMMARIES = TypeAdapter(list[CompetitionSummaryResponse])
 _CONFIG = {
     "competition_type": "arena",
     "source_mode": "replay",
@@ -57,8 +57,6 @@ _CONFIG = {
     "fixture_id": 90000000,
 }
 _ENTRY = {"agent_id": "drift", "strategy": "cumulative-drift", "config": {}, "proof_mode": "reproducible"}
-_LINK = {"description": '`<...>; rel="next"` (RFC 8288), unless this is the last page.', "schema": {"type": "string"}}
-_LIST_HEADERS: Responses = {200: {"headers": {"Link": _LINK}}}
 
 
 class StatusFilter(StrEnum):
@@ -82,39 +80,22 @@ def create(
     return application.competitions.create(principal, body)
 
 
-@router.get(
-    "",
-    operation_id="listCompetitions",
-    response_model=list[CompetitionSummaryResponse],
-    responses=_LIST_HEADERS | problems(422),
-)
-async def competitions(
+@router.get("", operation_id="listCompetitions", responses=LIST | problems(422))
+def competitions(
     request: Request,
     response: Response,
     application: ApplicationDep,
-    place: ReadPlace,
     status: Annotated[StatusFilter | None, Query(description="Only competitions with this status.")] = None,
     owner: Annotated[str | None, Query(max_length=500, description="Only competitions of this owner, a DID.")] = None,
     pack_id: Annotated[str | None, Query(max_length=200, description="Only competitions bound to this pack.")] = None,
-    cursor: Annotated[str | None, Query(max_length=500, description="Taken from the link to the next page.")] = None,
-    limit: Annotated[int | None, Query(ge=1, le=200, description="Entries per page; all entries by default.")] = None,
-) -> list[CompetitionSummaryResponse] | Response:
-    """List competitions, oldest first. With `limit`, each page names the next one in the header `Link`."""
+    cursor: CursorQuery = None,
+    limit: PageSizeQuery = PAGE,
+) -> list[CompetitionSummaryResponse]:
+    """List competitions, newest first. Each page names the next one in the header `Link`."""
     wanted = CompetitionFilter(None if status is None else CompetitionStatus(status.value.lower()), owner, pack_id)
-    listed = application.competitions
-    if limit is not None:
-        found, next_cursor = await place.run(listed.page, wanted, cursor, limit)
-        if next_cursor is not None:
-            following = request.url.include_query_params(cursor=next_cursor)
-            response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'  # RFC 8288, section 3
-        return found
-    until = await place.run(listed.newest, wanted)  # later competitions are left out
-
-    def page(after: str | None) -> tuple[bytes, str | None]:
-        some, following = listed.page(wanted, after, _AT_ONCE, until)
-        return _SUMMARIES.dump_json(_SUMMARIES.validate_python(some))[1:-1], following
-
-    return await json_list(request, place, page, cursor)
+    found, next_cursor = application.competitions.page(wanted, cursor, limit)
+    link_next(request, response, cursor=next_cursor)
+    return found
 
 
 @router.get(
@@ -255,7 +236,7 @@ def agent_errors(competition_id: str, principal: CurrentPrincipal, application: 
     "/{competition_id}/events",
     operation_id="listCompetitionEvents",
     response_model=list[CompetitionEvent],
-    responses=problems(422, s404=_UNKNOWN),
+    responses=LIST | problems(422, s404=_UNKNOWN),
 )
 async def events(
     competition_id: str,
@@ -269,7 +250,9 @@ async def events(
     length = await place.run(pages.length, competition_id)  # later entries are left out
     start = min(max(since_seq + 1, 0), length)
     end = length if limit is None else min(start + limit, length)
-    return await json_list(request, place, lambda at: pages.joined_entries(competition_id, at, end, length), start)
+    response = await json_list(request, place, lambda at: pages.joined_entries(competition_id, at, end, length), start)
+    link_next(request, response, since_seq=end - 1 if end < length else None)
+    return response
 
 
 # ``/demo``.

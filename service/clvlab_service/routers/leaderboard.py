@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, TypeAdapter
@@ -11,10 +11,11 @@ from pydantic import AfterValidator, TypeAdapter
 from clvlab.api.leaderboard import ConsistencyResponse, LeaderboardResponse, LogEntriesResponse, LogResponse
 from clvlab.arena.leaderboard import CAUSALITIES, KNOWLEDGE, RowQuery
 from clvlab.arena.log.public import MAX_ENTRIES
+from clvlab.arena.pages import PAGE
 from clvlab.base.cache import BoundedCache
-from clvlab_service.deps import SAFE_INTEGER, ApplicationDep
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
 from clvlab_service.json_lists import ReadPlace
-from clvlab_service.negotiation import Responses, RevalidatedRoute, is_kept
+from clvlab_service.negotiation import LIST, REVALIDATED, Responses, kept_tag, link_next, unless_kept
 from clvlab_service.openapi import problems
 
 _ANSWER = TypeAdapter(LeaderboardResponse)
@@ -32,12 +33,13 @@ def _one_of(*values: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-@router.get("", operation_id="getLeaderboard", response_model=LeaderboardResponse, responses=problems(422))
+@router.get("", operation_id="getLeaderboard", response_model=LeaderboardResponse, responses=LIST | problems(422))
 def leaderboard(
     request: Request,
     application: ApplicationDep,
     after_rank: Annotated[int, Query(ge=0, le=SAFE_INTEGER, description="Rank of the last row of the previous page.")] = 0,
-    limit: Annotated[int | None, Query(ge=1, le=1000, description="Rows per page; all rows by default.")] = None,
+    cursor: CursorQuery = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Rows per page.")] = PAGE,
     causality: Annotated[
         str | None, _one_of(*CAUSALITIES), Query(description=f"Only rows with this causality: {', '.join(CAUSALITIES)}.")
     ] = None,
@@ -48,21 +50,33 @@ def leaderboard(
     *,
     grouped: Annotated[bool, Query(description="Show only the first of an owner's rows with the same decisions.")] = False,
 ) -> Response:
-    """Rank agents over all sealed runs by mean CLV. With filters, ranks are among the rows that are left."""
+    """Rank agents over all sealed runs by mean CLV. With filters, ranks are among the rows that are left.
+
+    The header `Link` names the next page. It continues after the last row of this page, whatever was added meanwhile.
+    """
     wanted = RowQuery(causality, knowledge, grouped, owner=owner)
     # Read before the rows: so rows may be newer than the tag, which costs one more request, but never older.
-    key = application.leaderboard.revision(), after_rank, limit, wanted
+    key = application.leaderboard.revision(), cursor, after_rank, limit, wanted
     tag = f'W/"{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}"'
-    headers = {"ETag": tag, "Cache-Control": RevalidatedRoute.cache_control}
-    if is_kept(request, tag):
-        return Response(status_code=304, headers=headers)
-    boards: BoundedCache[bytes] = request.app.state.boards
-    body = boards.get(key, lambda: _json_bytes(application.leaderboard.rows(after_rank, limit, wanted)))
-    return Response(body, headers=headers, media_type="application/json")
+    headers = {"ETag": tag, "Cache-Control": REVALIDATED}
+    if kept_tag(request, tag) is not None:
+        return unless_kept(request, Response(headers=headers))
+    boards: BoundedCache[Board] = request.app.state.boards
+    board = boards.get(key, lambda: _board(*application.leaderboard.page(cursor, after_rank, limit, wanted)))
+    response = Response(board.body, headers=headers, media_type="application/json")
+    link_next(request, response, replaced="after_rank", cursor=board.next_cursor)
+    return response
 
 
-def _json_bytes(answer: LeaderboardResponse) -> bytes:
-    return _ANSWER.dump_json(_ANSWER.validate_python(answer))
+class Board(NamedTuple):
+    """A page of the leaderboard as JSON."""
+
+    body: bytes
+    next_cursor: str | None
+
+
+def _board(answer: LeaderboardResponse, next_cursor: str | None) -> Board:
+    return Board(_ANSWER.dump_json(_ANSWER.validate_python(answer)), next_cursor)
 
 
 # ``/log``.
@@ -91,15 +105,19 @@ def checkpoint(application: ApplicationDep) -> Response:
     return Response(application.log.checkpoint(), media_type="text/plain; charset=utf-8")
 
 
-@log_router.get("/entries", operation_id="listLogEntries", responses=problems(422))
+@log_router.get("/entries", operation_id="listLogEntries", responses=LIST | problems(422))
 async def entries(
+    request: Request,
+    response: Response,
     application: ApplicationDep,
     place: ReadPlace,
     since: _SIZE = 0,
-    limit: Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="Entries per page.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="Entries per page.")] = PAGE,
 ) -> LogEntriesResponse:
     """Read entries from an index on. With them you can rebuild the tree and count runs yourself."""
-    return await place.run(application.log.entries, since, limit)
+    found, following = await place.run(application.log.page, since, limit)
+    link_next(request, response, since=following)
+    return found
 
 
 @log_router.get("/consistency", operation_id="getConsistency", responses=problems(422))

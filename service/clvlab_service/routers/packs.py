@@ -33,6 +33,7 @@ from clvlab_service.deps import (
     AuthenticatedRoute,
     CurrentPrincipal,
     CursorQuery,
+    PageSizeQuery,
     Prefer,
     UploadPool,
     accepted_response,
@@ -40,7 +41,17 @@ from clvlab_service.deps import (
     wait_for,
 )
 from clvlab_service.json_lists import ReadPlace
-from clvlab_service.negotiation import TABLE, Form, FormDep, Responses, RevalidatedRoute, RowsQuery, arrow_response
+from clvlab_service.negotiation import (
+    LIST,
+    TABLE,
+    Form,
+    FormDep,
+    Responses,
+    RevalidatedRoute,
+    RowsQuery,
+    arrow_response,
+    link_next,
+)
 from clvlab_service.openapi import problems
 from clvlab_service.settings import Settings
 
@@ -66,10 +77,18 @@ router = APIRouter(prefix="/replay-packs", tags=["packs"], route_class=Revalidat
 _UNKNOWN = "Unknown or unverified pack"
 
 
-@router.get("", operation_id="listReplayPacks", responses=problems())
-def packs(application: ApplicationDep) -> ReplayPackListResponse:
-    """List the packs of the catalog. Each one is hash-verified and on the allowlist."""
-    return application.packs.all()
+@router.get("", operation_id="listReplayPacks", responses=LIST | problems(422))
+def packs(
+    request: Request,
+    response: Response,
+    application: ApplicationDep,
+    cursor: CursorQuery = None,
+    limit: PageSizeQuery = PAGE,
+) -> ReplayPackListResponse:
+    """List the packs of the catalog by id. Each one is hash-verified and on the allowlist."""
+    found, next_cursor = application.packs.page(cursor, limit)
+    link_next(request, response, cursor=next_cursor)
+    return found
 
 
 @router.get(
@@ -91,6 +110,7 @@ def pack(pack_id: str, application: ApplicationDep) -> ReplayPackInfo:
 async def fixtures(
     pack_id: str,
     request: Request,
+    response: Response,
     form: FormDep,
     application: ApplicationDep,
     place: ReadPlace,
@@ -110,7 +130,9 @@ async def fixtures(
     wanted = FixtureFilter(market, after, before)
     if form is Form.ARROW:
         return arrow_response(request, await place.run(application.packs.fixtures_as_arrow, pack_id, wanted, cursor, limit))
-    return await place.run(application.packs.fixtures, pack_id, wanted, cursor, limit or PAGE)
+    found = await place.run(application.packs.fixtures, pack_id, wanted, cursor, limit or PAGE)
+    link_next(request, response, cursor=found["next_cursor"])
+    return found
 
 
 # ``/me/packs``.

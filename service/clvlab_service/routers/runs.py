@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, TypeAdapter
 
 from clvlab.api.runs import (
     DecisionListResponse,
     InspectorRecord,
     JobState,
+    LogStanding,
     ProofArtifactResponse,
+    RunChecksResponse,
     RunKind,
     RunListResponse,
     RunStatus,
@@ -30,6 +30,10 @@ from clvlab_service.bodies import shortened
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
 from clvlab_service.json_lists import ReadPlace
 from clvlab_service.negotiation import (
+    FINAL,
+    LIST,
+    OF_GZIP,
+    REVALIDATED,
     TABLE,
     Form,
     FormDep,
@@ -38,6 +42,12 @@ from clvlab_service.negotiation import (
     RevalidatedRoute,
     RowsQuery,
     arrow_response,
+    final_json,
+    in_gzip,
+    link_next,
+    ranged_response,
+    strong_tag,
+    takes_gzip,
 )
 from clvlab_service.openapi import problems
 
@@ -45,10 +55,9 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 cards = APIRouter(prefix="/runs", tags=["runs"], route_class=RevalidatedRoute)
 sealed = APIRouter(prefix="/runs", tags=["runs"], route_class=ImmutableRoute)
 
-_PLAIN: Mapping[str, str] = {}
+_CARD = TypeAdapter(ProofArtifactResponse)
 _LINES = "application/x-ndjson"
 _BYTES = "application/octet-stream"
-_GZIP = re.compile(r"(?:^|[,\s])gzip(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)
 _AS_BYTES = re.compile(r"application/octet-stream(?!\s*;\s*q=0(\.0*)?\s*(,|$))", re.IGNORECASE)  # by name, and not refused
 
 
@@ -60,13 +69,21 @@ def _file(media_type: str, kind: str = "string") -> Responses:
     content = {_BYTES: {"schema": {"type": "string", "format": "binary"}}}
     if media_type != _BYTES:
         content[media_type] = {"schema": {"type": kind}}
-    return {200: {"description": "The bytes as sealed", "content": content}} | problems(
-        410, s404="Unknown run, or not sealed yet"
-    )
+    headers = {
+        "ETag": {"schema": {"type": "string"}, "description": "Strong, for `If-None-Match` and `If-Range`."},
+        "Accept-Ranges": {"schema": {"type": "string"}, "description": "`bytes`"},
+    }
+    ranged = {"Content-Range": {"schema": {"type": "string"}, "description": "`bytes <first>-<last>/<size>`"}}
+    return {
+        200: {"description": "The bytes as sealed", "content": content, "headers": headers},
+        206: {"description": "The bytes that `Range` asks for", "content": content, "headers": headers | ranged},
+    } | problems(410, s404="Unknown run, or not sealed yet", s416="`Range` asks for bytes beyond the end")
 
 
-@router.get("", operation_id="listRuns", responses=problems(422))
+@router.get("", operation_id="listRuns", responses=LIST | problems(422))
 def runs(
+    request: Request,
+    response: Response,
     application: ApplicationDep,
     kind: Annotated[RunKind | None, Query(description="What asked for the run.")] = None,
     status: Annotated[RunStatus | None, Query(description="Where the run is between launch and seal.")] = None,
@@ -76,16 +93,39 @@ def runs(
         str | None, Query(max_length=300, description="DID that committed to the run; `anonymous` without a token.")
     ] = None,
     cursor: CursorQuery = None,
-    limit: PageSizeQuery = 50,
+    limit: PageSizeQuery = PAGE,
 ) -> RunListResponse:
     """List runs, newest first. Filters combine: a run must meet all of them."""
-    return application.runs.page(cursor, limit, RunFilter(kind, status, agent_id, pack_id, owner))
+    found = application.runs.page(cursor, limit, RunFilter(kind, status, agent_id, pack_id, owner))
+    link_next(request, response, cursor=found["next_cursor"])
+    return found
 
 
-@cards.get("/{run_id}", operation_id="getRun", responses=problems(410, s404="Unknown run"))
-async def card(run_id: str, application: ApplicationDep) -> ProofArtifactResponse:
-    """Read a proof card. It exists from the start of a run; checks are pending until the seal."""
-    return await run_in_threadpool(application.runs.card, run_id)
+@cards.get(
+    "/{run_id}", operation_id="getRun", response_model=ProofArtifactResponse, responses=problems(410, s404="Unknown run")
+)
+def card(run_id: str, request: Request, application: ApplicationDep) -> Response:
+    """Read a proof card. It exists from the start of a run; checks are pending until the seal.
+
+    The card of a sound run never changes once its anchor is settled, so it is `immutable` from then on.
+    """
+    found, is_final = application.runs.card_and_finality(run_id)
+    content = _CARD.dump_json(_CARD.validate_python(found))
+    return final_json(request, content, FINAL if is_final else REVALIDATED)
+
+
+@cards.get("/{run_id}/checks", operation_id="getChecks", responses=problems(410, s404="Unknown run"))
+def checks(run_id: str, application: ApplicationDep) -> RunChecksResponse:
+    """Read the newest recorded verification of a run, and its time."""
+    return application.runs.checks(run_id)
+
+
+@cards.get(
+    "/{run_id}/log", operation_id="getLogStanding", responses=problems(410, s404="Unknown run, or no log committed to it")
+)
+def log_standing(run_id: str, application: ApplicationDep) -> LogStanding:
+    """Read the log's commitment to a run, the present size of the log, and counts of the owner's other commitments."""
+    return application.runs.log_standing(run_id)
 
 
 @router.get("/{run_id}/progress", operation_id="getProgress", responses=problems(s404="Unknown run"))
@@ -119,6 +159,7 @@ def decision(run_id: str, seq: _Seq, application: ApplicationDep) -> InspectorRe
 async def decisions(
     run_id: str,
     request: Request,
+    response: Response,
     form: FormDep,
     application: ApplicationDep,
     place: ReadPlace,
@@ -138,50 +179,72 @@ async def decisions(
     if form is Form.ARROW:
         table = await place.run(application.decisions.as_arrow, run_id, wanted, sort, cursor, limit)
         return arrow_response(request, table)
-    return await place.run(application.decisions.page, run_id, wanted, sort, cursor, limit or PAGE)
+    found = await place.run(application.decisions.page, run_id, wanted, sort, cursor, limit or PAGE)
+    link_next(request, response, cursor=found["next_cursor"])
+    return found
 
 
-@sealed.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))
+@router.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))
 async def evidence(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download `events.jsonl`. Its SHA-256 is the evidence hash."""
     return await place.run(_part, request, application, run_id, Part.EVENTS)
 
 
-@sealed.get("/{run_id}/scores", operation_id="getScores", response_class=Response, responses=_file(_LINES))
+@router.get("/{run_id}/scores", operation_id="getScores", response_class=Response, responses=_file(_LINES))
 async def scores(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download `scores.jsonl`, one row per decision."""
     return await place.run(_part, request, application, run_id, Part.SCORES)
 
 
-@sealed.get(
+@router.get(
     "/{run_id}/manifest", operation_id="getManifest", response_class=Response, responses=_file("application/json", "object")
 )
 async def manifest(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download `manifest.json`. Its SHA-256 is the manifest hash."""
-    run = await place.run(application.runs.sealed_run, run_id)
-    return _download(request, run.manifest, "manifest.json", "application/json")
+    content = await place.run(application.runs.manifest, run_id)
+    return _download(request, content, "manifest.json", "application/json", FINAL)
 
 
-@cards.get("/{run_id}/bundle", operation_id="getBundle", response_class=Response, responses=_file(_BYTES))
+@router.get("/{run_id}/bundle", operation_id="getBundle", response_class=Response, responses=_file(_BYTES))
 async def bundle(run_id: str, request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
     """Download the proof bundle for `clv_verify.py`: all sealed files, with the anchor and log proofs that exist."""
-    return _download(request, await place.run(application.runs.bundle, run_id), f"{run_id}.clv", _BYTES)
+    content = await place.run(application.runs.bundle, run_id)
+    return await place.run(_download, request, content, f"{run_id}.clv", _BYTES, REVALIDATED)
 
 
 def _part(request: Request, application: Application, run_id: str, part: Part) -> Response:
-    """Answer with a part of a run; a client that accepts gzip gets the stored bytes."""
-    takes = _GZIP.search(request.headers.get("accept-encoding", ""))
-    packed = application.runs.gzipped(run_id, part) if takes else None
-    if packed is not None:
-        return _download(request, packed, f"{part}.jsonl", _LINES, {"Content-Encoding": "gzip"})
-    return _download(request, getattr(application.runs.sealed_run(run_id), part), f"{part}.jsonl", _LINES)
+    """Answer with a part of a run; a client that accepts gzip gets the stored bytes.
+
+    A range is one of the lines, unless the client continues a download of the stored bytes.
+    """
+    is_gzip_wanted = "range" not in request.headers or request.headers.get("if-range", "").endswith(OF_GZIP)
+    found = application.runs.part(run_id, part, gzipped=is_gzip_wanted and takes_gzip(request))
+    tag = f'"{found.manifest_hash.removeprefix("sha256:")[:32]}-{part}"'  # the manifest binds the bytes
+    headers = _headers(f"{part}.jsonl", FINAL) | ({"Content-Encoding": "gzip"} if found.is_gzipped else {})
+
+    def read(start: int, stop: int) -> bytes:
+        return application.runs.piece(found, start, stop)
+
+    return ranged_response(
+        request, in_gzip(tag) if found.is_gzipped else tag, found.size, read, _sent_type(request, _LINES), headers
+    )
 
 
-def _download(request: Request, content: bytes, name: str, media_type: str, coding: Mapping[str, str] = _PLAIN) -> Response:
-    """Answer with sealed bytes; if ``Accept`` names bytes, their type is bytes, and the content is the same."""
-    sent_type = _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept", **coding}
-    return Response(content, headers=headers, media_type=sent_type)
+def _download(request: Request, content: bytes, name: str, media_type: str, cache_control: str) -> Response:
+    def read(start: int, stop: int) -> bytes:
+        return content[start:stop]
+
+    headers = _headers(name, cache_control)
+    return ranged_response(request, strong_tag(content), len(content), read, _sent_type(request, media_type), headers)
+
+
+def _sent_type(request: Request, media_type: str) -> str:
+    """Return the type of sealed bytes: bytes if ``Accept`` names them; the content is the same."""
+    return _BYTES if _AS_BYTES.search(request.headers.get("accept", "")) else media_type
+
+
+def _headers(name: str, cache_control: str) -> dict[str, str]:
+    return {"Cache-Control": cache_control, "Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept"}
 
 
 # ``/verify.html``.
