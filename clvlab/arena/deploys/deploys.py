@@ -301,7 +301,7 @@ class Deploys:
         with self.database.read() as connection:
             record = _own_instance(connection, instance_id, caller)
             life = _life(connection, record)
-            return {**record, "run_status": life["status"], "updated_ts_ms": life["updated_ts_ms"]}
+        return pick(AgentInstance, {**life, **record, "run_status": life["status"]})
 
     def cancel(self, caller: str, instance_id: str) -> JobState:
         """Cancel the run of the caller's instance; ``TransitionError`` if it is over."""
