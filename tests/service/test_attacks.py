@@ -2,24 +2,34 @@
 
 import json
 import multiprocessing
+import os
+import re
+import resource
 import socket
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import httpx2
 import psutil
 import pytest
+import yaml
 from clvlab_service.dev import dev_token
+from clvlab_service.server import _allow_files
+from clvlab_service.settings import Settings
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
+from clvlab.errors import SettingsError
 from tests.length import length
 from tests.service.attacking import UPGRADE, Attack, post
 from tests.service.serving import ALICE, BACKTEST, BOUND, assert_problem, make_settings, stoppable
 from tests.service.test_serving import serving
 from tests.waiting import PATIENCE_S, until
 
+ROOT = Path(__file__).parents[2]
+OTHERS = 640  # files besides those of connections
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST_HEALTH = HEALTH.replace(b"Host", b"Connection: close\r\nHost")
 NO_BODY = post(b"/backtests", b"{", 200_000)
@@ -250,6 +260,31 @@ def test_a_reader_of_a_long_list_may_be_slow(keys):
     assert len(expected) > 100_000
 
 
+# What a process may have.
+
+
+def test_a_process_that_may_not_open_as_many_files_does_not_start(keys):
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most == resource.RLIM_INFINITY:
+        pytest.skip("this process may open any number of files")
+
+    with pytest.raises(SettingsError, match=f"CLVLAB_MAX_CONNECTIONS={most} needs {most + OTHERS} open files"):
+        _allow_files(make_settings(keys, max_connections=most))
+
+
+def test_units_and_containers_allow_the_files_of_all_connections_and_bound_memory():
+    unit = dict(re.findall(r"^(\w+)=(\w+)$", (ROOT / "docs/how-to/operate.md").read_text(encoding="utf-8"), re.MULTILINE))
+    composed = yaml.safe_load((ROOT / "service/compose.yaml").read_text(encoding="utf-8"))
+    needed = Settings().max_connections + OTHERS
+
+    assert unit["UMask"] == "0077"
+    assert int(unit["LimitNOFILE"]) > needed
+    assert {"MemoryMax", "TasksMax"} <= set(unit)
+    for name in ("service-1", "worker-1", "proxy"):
+        assert composed["services"][name]["ulimits"]["nofile"] > needed
+    assert [name for name, one in composed["services"].items() if "mem_limit" not in one] == []
+
+
 # The whole attacks, against ``clvlab serve`` in a process of its own.
 
 
@@ -312,6 +347,6 @@ def test_no_attack_delays_readiness_past_a_second_or_takes_memory(tmp_path, name
                 time.sleep(0.02)
 
     took_s.sort()
-    allowed_s = max(1.0, 20 * calm_s)  # on a machine that is busy with other things all takes longer
+    allowed_s = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # all takes longer where others work too
     assert took_s[-2] < allowed_s, f"{len(took_s)} looks, the longest of {took_s[-3:]} s, {calm_s:.3f} s without an attack"
     assert most - before < GROWTH_BYTES, f"{(most - before) >> 20} MB more"
