@@ -7,6 +7,7 @@ Here a new connection takes the place of the one that has been idle for the long
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
@@ -25,6 +26,11 @@ from clvlab_service.telemetry import RequestMetrics
 
 _CLOSING_S = 2.0
 _NEW_S = 1.0
+_REFUSED_AT_ONCE = 1000
+_BURST = (
+    "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\nretry-after: 1\r\n"
+    "content-length: {}\r\n\r\n{}"
+)
 
 
 class Waiting(IntEnum):
@@ -60,6 +66,26 @@ class Connections:
         self._of: dict[str, dict[asyncio.BaseTransport, _Member]] = {}  # the oldest connection of an address first
         self._address_of: dict[asyncio.BaseTransport, str] = {}
         self._metrics = metrics
+        limit, client_limit = f"CLVLAB_MAX_CONNECTIONS={self._most}", f"CLVLAB_MAX_CLIENT_CONNECTIONS={self._most_of_client}"
+        self._reason = f"the service has as many connections as it may have: {limit}"
+        self._client_reason = f"one address has as many connections as it may have: {client_limit}"
+
+    def burst(self, host: str) -> str | None:
+        """Return the reason to refuse a connection of a burst; ``None`` if it may enter, perhaps in place of another.
+
+        Of a burst is what an address opens beyond a limit within a moment, unless another address has more of all connections.
+        """
+        address = subscriber(host)
+        own = self._of.get(address)
+        if not own or next(iter(own.values())).since_s < time.monotonic() - _NEW_S:
+            return None
+        if len(own) >= self._most_of_client and not self._is_proxy(address):
+            self._metrics.crowded.labels("client").inc()
+            return self._client_reason
+        if len(self._address_of) >= self._most and len(own) >= max(map(len, self._of.values())):
+            self._metrics.crowded.labels("all").inc()
+            return self._reason
+        return None
 
     def enter(self, transport: asyncio.BaseTransport, member: _Member, host: str | None) -> str | None:
         """Add a connection, in place of an idle one beyond a limit; return the reason to refuse it, if none is idle."""
@@ -67,12 +93,10 @@ class Connections:
         own = self._of.setdefault(address, {})
         refusal = None
         if len(own) >= self._most_of_client and address and not self._is_proxy(address):
-            reason = f"one address has as many connections as it may have: CLVLAB_MAX_CLIENT_CONNECTIONS={self._most_of_client}"
-            refusal = self._require_room([own], reason, "client")
+            refusal = self._require_room([own], self._client_reason, "client")
         if refusal is None and len(self._address_of) >= self._most:
             crowded = sorted(self._of.values(), key=len, reverse=True)
-            reason = f"the service has as many connections as it may have: CLVLAB_MAX_CONNECTIONS={self._most}"
-            refusal = self._require_room(crowded, reason, "all")
+            refusal = self._require_room(crowded, self._reason, "all")
         self._of.setdefault(address, own)[transport] = member
         self._address_of[transport] = address
         self._metrics.connections.set(len(self._address_of))
@@ -110,6 +134,23 @@ class Connections:
         self.leave(transport)
         member.make_room(reason)
         return None
+
+
+class Listener(socket.socket):
+    """A socket that closes connections which may not enter as soon as they are accepted, before anything is made for them."""
+
+    connections: Connections | None = None
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept the next connection that may enter."""
+        for _ in range(_REFUSED_AT_ONCE):
+            accepted, address = super().accept()
+            refusal = None if self.connections is None else self.connections.burst(str(address[0]))
+            if refusal is None:
+                return accepted, address
+            with accepted, suppress(OSError):
+                accepted.send(_BURST.format(len(refusal), refusal).encode())
+        raise BlockingIOError  # the event loop looks at other connections, and comes back
 
 
 def _expendable(

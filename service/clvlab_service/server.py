@@ -23,7 +23,7 @@ from clvlab.arena.application import Application
 from clvlab.base.invocation import command
 from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
-from clvlab_service.connections import Connections, StreamProtocol, TimedProtocol
+from clvlab_service.connections import Connections, Listener, StreamProtocol, TimedProtocol
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.errors import install_error_handlers
 from clvlab_service.lifespan import open_application, opening_of
@@ -169,7 +169,7 @@ def _run(app: FastAPI, settings: Settings, socks: list[socket.socket], ready: Ca
 
     forward_uvicorn(None)  # it would log a failed start with a traceback; the caller prints the reason in one line
     try:
-        _Server(_config(start, settings, app.state.metrics), app, settings.shutdown_s, announce).run(sockets=socks)
+        _Server(app, settings, announce, start).run(sockets=socks)
     except SystemExit:
         if start.failure is None:
             raise
@@ -179,8 +179,7 @@ def _run(app: FastAPI, settings: Settings, socks: list[socket.socket], ready: Ca
             sock.close()
 
 
-def _config(app: ASGIApp, settings: Settings, metrics: RequestMetrics) -> uvicorn.Config:
-    connections = Connections(settings, metrics)
+def _config(app: ASGIApp, settings: Settings, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", partial(TimedProtocol, connections=connections, settings=settings)),
@@ -235,13 +234,16 @@ class _Start:
 class _Server(uvicorn.Server):
     """A server that reports when it accepts requests, and ends within its time limit."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, shutdown_s: int, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._app, self._shutdown_s, self._ready = app, shutdown_s, ready
+    def __init__(self, app: FastAPI, settings: Settings, ready: Callable[[], None], served: ASGIApp | None = None) -> None:
+        self._connections = Connections(settings, app.state.metrics)
+        super().__init__(_config(served or app, settings, self._connections))
+        self._app, self._shutdown_s, self._ready = app, settings.shutdown_s, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for sock in sockets or ():
+            if isinstance(sock, Listener):
+                sock.connections = self._connections
             sock.listen(_BACKLOG)  # the event loop would accept as many at a time as it lets wait
         if not self.should_exit:  # otherwise it was told to stop in the meantime
             self._ready()
@@ -266,7 +268,7 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     The protocol is passed because asyncio turns off Nagle's algorithm only then; otherwise each answer waits 40 ms.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)[0]
-    sock = socket.socket(family, kind, protocol)
+    sock = Listener(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if sys.platform == "linux":  # connections inherit it, so a client that stops reading is disconnected
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)

@@ -23,7 +23,7 @@ from typing import Any
 
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
-from clvlab_service.server import _bound_socket, _config, _Server
+from clvlab_service.server import _bound_socket, _Server
 from clvlab_service.settings import Settings
 from websockets.asyncio.client import connect
 
@@ -129,7 +129,7 @@ def _serving(folder: Path, every_s: float) -> Iterator[tuple[Owner, _Matches, st
     settings = Settings(log_level="error", devfeed=True, live_folder=folder / "live", **trust, **streams)
     app = create_app(settings)
     sock, ready = _bound_socket("127.0.0.1", 0), threading.Event()
-    server = _Server(_config(app, settings, app.state.metrics), app, settings.shutdown_s, ready.set)
+    server = _Server(app, settings, ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
     port = sock.getsockname()[1]

@@ -7,16 +7,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.synchronize import Event
 
 JSON = b"Host: x\r\nContent-Type: application/json\r\n"
 UPGRADE = b"Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
 
-AGAIN = 20  # sockets that are opened again at a time
+AT_ONCE, AGAIN = 500, 20  # sockets that are opened at a time, for the first time and again
 
 
 @dataclass
 class Attack:
-    """Sockets that are opened at once, and again when they are closed, some hundred a second.
+    """Sockets that are opened by thousands a second, and again when they are closed, by hundreds.
 
     Attributes
     ----------
@@ -36,15 +37,20 @@ class Attack:
     closed: int = 0
     answers: set[bytes] = field(default_factory=set)
 
+    def run_until(self, place: tuple[str, int], over: Event) -> None:
+        """Attack a service until an event of another process."""
+        self.run(place, lambda: not over.is_set())
+
     def run(self, place: tuple[str, int], holds: Callable[[], bool]) -> None:
         """Attack a service while ``holds``."""
         sources = itertools.cycle(f"127.0.{number // 250}.{number % 250 + 1}" for number in range(self.addresses))
         with selectors.DefaultSelector() as selector:
-            due_s, missing = 0.0, self.count
+            due_s, left = 0.0, self.count
             while holds():
+                missing = min(AT_ONCE if left > 0 else AGAIN, self.count - len(selector.get_map()))
+                left -= missing
                 for _ in range(missing):
                     self._open(selector, next(sources), place)
-                missing = min(AGAIN, self.count - len(selector.get_map()))
                 if time.monotonic() > due_s:
                     due_s = time.monotonic() + self.pause_s
                     for key in list(selector.get_map().values()):
