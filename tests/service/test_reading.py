@@ -39,7 +39,7 @@ def append(served, competition, count):
 
 
 def add_competitions(served, owner, count):
-    config = CompetitionConfig.model_validate(CONFIG | {"division": "é"}).model_dump(mode="json")
+    config = CompetitionConfig.model_validate(CONFIG | {"division": "é"}).snapshot()
     row = {"owner": owner, "status": "draft", "config": config, "roster_size": 3, "created_ts_ms": 7}
     with served.app.state.application._database.write() as connection:
         for number in range(count):
