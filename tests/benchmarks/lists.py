@@ -102,7 +102,7 @@ def steps(application: Application, read: Callable[[], object]) -> int:
 def filled(rows: int) -> Iterator[Application]:
     """A store with so many rows of each kind; the oldest of them are of another owner, state and pack."""
     application = Application(None)
-    config = CompetitionConfig.model_validate(_CONFIG).model_dump(mode="json")
+    config = CompetitionConfig.model_validate(_CONFIG).snapshot()
     with application._database.write() as connection:
         for table_of, made in (
             (competitions, lambda number, old: _competition(number, config, old=old)),

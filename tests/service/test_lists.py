@@ -44,7 +44,7 @@ def made(api):
 
 
 def add_competitions(api, owner, count):
-    config = CompetitionConfig.model_validate(CONFIG).model_dump(mode="json")
+    config = CompetitionConfig.model_validate(CONFIG).snapshot()
     row = {"owner": owner, "status": "draft", "config": config, "roster_size": 3, "created_ts_ms": 7, "updated_ts_ms": 7}
     with api.app.state.application._database.write() as connection:
         for number in range(count):
