@@ -311,6 +311,11 @@ def test_units_and_containers_allow_the_files_of_all_connections_and_bound_memor
 # The whole attacks, against ``clvlab serve`` in a process of its own.
 
 
+def again(request):
+    """Four clients that send a request again and again, on a new connection each time."""
+    return Attack(4, request.replace(b"Host", b"Connection: close\r\nHost", 1))
+
+
 BIG = {
     "pack_id": "starter",
     "fixture_ids": [""] * 65_000,
@@ -322,10 +327,10 @@ WHOLE = {
     "sockets": Attack(2_000, b"GET /runs/x/progress HTTP/1.1\r\n" + UPGRADE + b"AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"),
     "connections": Attack(10_000, b""),
     "connections-of-many": Attack(10_000, b"", addresses=250),
-    "errors": Attack(4, post(b"/backtests", json.dumps(BIG).encode())),
-    "names": Attack(4, post(b"/backtests", json.dumps({str(number): 1 for number in range(22_000)}).encode())),
-    "nests": Attack(4, post(b"/backtests", b"[" * 131_000 + b"]" * 131_000)),
-    "queries": Attack(4, b"GET /runs?%s HTTP/1.1\r\nHost: x\r\n\r\n" % b"&".join(b"%x=" % number for number in range(2_900))),
+    "errors": again(post(b"/backtests", json.dumps(BIG).encode())),
+    "names": again(post(b"/backtests", json.dumps({str(number): 1 for number in range(22_000)}).encode())),
+    "nests": again(post(b"/backtests", b"[" * 131_000 + b"]" * 131_000)),
+    "queries": again(b"GET /runs?%s HTTP/1.1\r\nHost: x\r\n\r\n" % b"&".join(b"%x=" % number for number in range(2_900))),
 }
 GROWTH_BYTES = 300 << 20
 OTHER = "127.3.0.1"
