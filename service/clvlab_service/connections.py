@@ -20,8 +20,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from clvlab_service.middleware import HEAD_LIMIT, MAX_HEAD_BYTES, subscriber
-from clvlab_service.settings import Settings
+from clvlab_service.middleware import HEAD_LIMIT, MAX_HEAD_BYTES
+from clvlab_service.settings import Settings, subscriber
 from clvlab_service.telemetry import RequestMetrics
 
 _CLOSING_S = 2.0
