@@ -16,6 +16,7 @@ import pytest
 import yaml
 from clvlab_service.telemetry import RequestMetrics
 
+from clvlab.arena.leaderboard import GlobalLeaderboard
 from clvlab.log.note import Signer, write_signer
 from tests.commands import clvlab
 from tests.promql import Scrapes
@@ -165,12 +166,15 @@ def test_errors_of_the_service(serve, scrapes):
 
 
 def test_slow_answers(serve, scrapes):
-    with serve() as served:
-        served.app.state.application.leaderboard = SimpleNamespace(
-            revision=lambda: time.sleep(2.6), rows=lambda *_: {"rows": []}
-        )
+    revision = GlobalLeaderboard.revision
+
+    def slow(board):
+        time.sleep(2.6)
+        return revision(board)
+
+    with serve() as served, patch.object(GlobalLeaderboard, "revision", slow):
         for time_s in (0, 60):
-            served.nobody.get("/leaderboard", params={"limit": time_s + 1})
+            served.get("/leaderboard", limit=time_s + 1)
             scrape(scrapes, served, time_s)
 
     assert firing(scrapes) == {"SlowAnswers"}
@@ -179,7 +183,7 @@ def test_slow_answers(serve, scrapes):
 def test_refusals_and_the_room_that_has_run_out(serve, scrapes):
     with serve(max_public_run_bytes=6000) as served:
         for number in range(2):
-            served.post("/backtests", BACKTEST | {"window_id": f"w{number}"})
+            served.post("/backtests", BACKTEST | {"window_id": f"w{number}"}, by=served.nobody)
         for time_s in (0, 60):
             for number in range(5):
                 assert_problem(served.nobody.post("/backtests", json=BACKTEST | {"window_id": f"n{number}"}), 507)
@@ -192,7 +196,7 @@ def test_refusals_and_the_room_that_has_run_out(serve, scrapes):
 def test_room_that_runs_out_within_a_day_by_the_setting_of_the_service(serve, scrapes):
     with serve(max_public_run_bytes=100_000) as served:
         for hour in range(3):
-            served.post("/backtests", BACKTEST | {"window_id": f"w{hour}"})
+            served.post("/backtests", BACKTEST | {"window_id": f"w{hour}"}, by=served.nobody)
             scrape(scrapes, served, hour * HOUR_S)
 
     assert firing(scrapes) == {"RoomRunsOut"}
