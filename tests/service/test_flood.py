@@ -89,7 +89,7 @@ def test_identical_backtests_at_once_are_one_computation(served):
 
     answers = asked_at_once(served.url, lambda client, _: client.post("/backtests", json=body))
 
-    assert {answer.status_code for answer in answers} == {200}
+    assert sorted(answer.status_code for answer in answers) == [*[200] * (len(answers) - 1), 201]
     assert len({answer.json()["backtest_id"] for answer in answers}) == 1
 
 
