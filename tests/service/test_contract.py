@@ -4,12 +4,19 @@ import importlib
 import shutil
 import subprocess
 import sys
+from functools import partial
+from io import BytesIO
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from clvlab.arena import run_jobs
+from clvlab.arena.uploads import uploads
 from tests.length import length
-from tests.service.serving import BACKTEST, BOUND, FIXTURE, api, make_entry
+from tests.service.serving import BACKTEST, BOUND, DEPLOY, FIXTURE, api, make_entry
+from tests.service.test_uploads import ODDS
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.long
 
@@ -42,8 +49,8 @@ over_stores = pytest.mark.parametrize("store", length(["postgresql"], ["memory",
 
 
 @pytest.fixture(scope="module")
-def served(store, keys):
-    with api(keys, store, public_queue=100) as found:
+def served(store, keys, tmp_path_factory):
+    with api(keys, store, public_queue=100, uploads=tmp_path_factory.mktemp("uploads")) as found:
         found.started()
         yield found
 
@@ -85,28 +92,145 @@ def generated(served, tmp_path_factory):
         del sys.modules[name]
 
 
+class Generated:
+    """Calls through a generated client: ``client("runs.get_run", run_id)``; its status and parsed answer must be declared."""
+
+    def __init__(self, package, served):
+        client = importlib.import_module(f"{package}.client")
+        self.package, self.models = package, importlib.import_module(f"{package}.models")
+        self.client = client.AuthenticatedClient(served.url, served.token(), raise_on_unexpected_status=True)
+
+    def __enter__(self):
+        self.client.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.client.__exit__(*error)
+
+    def __call__(self, operation, *ids, expect=200, **options):
+        answer = importlib.import_module(f"{self.package}.api.{operation}").sync_detailed(*ids, client=self.client, **options)
+        assert answer.status_code == expect, answer.content
+        return answer.parsed
+
+    def body(self, model, value):
+        return getattr(self.models, model).from_dict(value)
+
+    def refused(self, operation, *ids, status):
+        problem = self(operation, *ids, expect=status)
+        assert isinstance(problem, self.models.Problem)
+        return problem
+
+
+@pytest.fixture
+def client(served, generated):
+    with Generated(generated, served) as found:
+        yield found
+
+
+def watched(client, run_id, status="sealed"):
+    """The progress of a run once it is over."""
+    return until(lambda: (found := client("runs.get_progress", run_id)).status == status and found)
+
+
 @over_stores
-def test_a_generated_client_runs_a_competition_and_a_backtest(served, generated):
-    def module(name):
-        return importlib.import_module(f"{generated}.{name}")
+def test_a_generated_client_walks_the_life_of_a_competition(client):
+    create = partial(client, "competitions.create_competition", body=client.body("CompetitionConfig", BOUND), expect=201)
+    created = create().competition_id
+    for entry in (make_entry(), make_entry("cumulative-drift"), make_entry(agent_id="leaves")):
+        client("competitions.register_agent", created, body=client.body("AgentEntry", entry), expect=201)
+    client("competitions.withdraw_agent", created, "leaves", expect=204)
+    assert client("competitions.open_competition", created).status == "open"
 
-    models = module("models")
-    client = module("client").AuthenticatedClient(served.url, served.token(), raise_on_unexpected_status=True)
+    asked = client("competitions.start_competition", created, prefer="wait=60")
+    assert watched(client, asked.run_id).competition_id == created
+    state = client("competitions.get_competition", created)
+    events = client("competitions.list_competition_events", created, since_seq=-1)
+    decision = client("runs.list_decisions", asked.run_id, limit=1).decisions[0]
 
-    with client:
-        config = models.CompetitionConfig.from_dict(BOUND)
-        created = module("api.competitions.create_competition").sync(client=client, body=config)
-        entry = models.AgentEntry.from_dict(make_entry())
-        module("api.competitions.register_agent").sync(created.competition_id, client=client, body=entry)
-        started = module("api.competitions.start_competition").sync(created.competition_id, client=client)
-        verified = module("api.runs.verify_run").sync(started.run_id, client=client)
-        backtest = module("api.backtests.run_backtest").sync(client=client, body=models.BacktestRunRequest.from_dict(BACKTEST))
-        report = module("api.backtests.get_backtest").sync(backtest.backtest_id, client=client)
-        refused = module("api.competitions.start_competition").sync(created.competition_id, client=client)
+    assert (state.status, [entry.agent_id for entry in state.roster]) == ("finalized", ["baseline", "cumulative-drift"])
+    assert [events[0].kind, events[-1].kind] == ["COMPETITION_STARTED", "COMPETITION_FINALIZED"]
+    assert client("runs.inspect_decision", asked.run_id, decision.seq).agent_id == decision.agent_id
+    assert client("runs.verify_run", asked.run_id).verified is True
+    assert client("competitions.complete_competition", created).status == "completed"
+    for operation in ("start_competition", "cancel_competition", "delete_competition"):
+        problem = client.refused(f"competitions.{operation}", created, status=409)
+        assert problem.documentation_url.startswith("/problems#")
+    other = create().competition_id
+    client("competitions.delete_competition", other, expect=204)
+    client.refused("competitions.get_competition", other, status=404)
 
-    assert verified.verified is True
-    assert report.fixture_id == FIXTURE
-    assert refused.status == 409
+
+@over_stores
+def test_a_generated_client_walks_the_life_of_a_deploy(client):
+    body = client.body("DeployConfig", DEPLOY)
+    deployed = client("agents.deploy_agent", body=body, idempotency_key="walk", expect=201)
+    assert client("agents.deploy_agent", body=body, idempotency_key="walk") == deployed
+
+    assert watched(client, deployed.run_id).instance_id == deployed.instance_id
+    assert client("agents.get_instance", deployed.instance_id).run_status == "sealed"
+    assert client("agents.list_runtime_events", deployed.instance_id).events[0].type_ == "RUN_QUEUED"
+    assert deployed.instance_id in [one.instance_id for one in client("agents.list_instances").instances]
+    client.refused("agents.cancel_instance", deployed.instance_id, status=409)
+    client("agents.delete_instance", deployed.instance_id, expect=204)
+    client.refused("agents.get_instance", deployed.instance_id, status=404)
+    assert client("runs.get_run", deployed.run_id).run.status == "sealed"
+
+
+@over_stores
+def test_a_generated_client_walks_the_life_of_a_backtest(client):
+    body = client.body("BacktestRunRequest", BACKTEST | {"window_id": "walk"})
+    made = client("backtests.run_backtest", body=body, expect=201)
+    assert client("backtests.run_backtest", body=body) == made
+
+    report = client("backtests.get_backtest", made.backtest_id)
+    assert (report.fixture_id, report.window.end_rule) == (FIXTURE, "pre_match")
+    assert "<html" in client("backtests.get_tear_sheet", made.backtest_id)
+    assert made.backtest_id in [one.backtest_id for one in client("backtests.list_backtests").backtests]
+    client.refused("backtests.cancel_backtest", made.backtest_id, status=409)
+
+
+@over_stores
+def test_a_generated_client_walks_the_life_of_an_upload(client, generated):
+    types = importlib.import_module(f"{generated}.types")
+    send = partial(client, "uploads.upload_pack", pack_id="odds", source="csv", column=["book=bookmaker"])
+
+    assert send(body=types.File(BytesIO(ODDS)), expect=201) == send(body=types.File(BytesIO(ODDS)))
+    state = send(body=types.File(BytesIO(ODDS)), prefer="respond-async", expect=202)
+    over = until(lambda: (found := client("uploads.get_upload", state.upload_id)).status == "sealed" and found)
+    assert (over.pack_id, over.run_id) == ("odds", None)
+    assert [one.pack_id for one in client("uploads.list_uploaded_packs").packs] == ["odds"]
+    client.refused("uploads.cancel_upload", state.upload_id, status=409)
+    assert client("uploads.get_uploaded_pack", "odds").fixtures
+    client("uploads.delete_uploaded_pack", "odds", expect=204)
+    client.refused("uploads.get_uploaded_pack", "odds", status=404)
+
+
+def test_a_generated_client_cancels_every_kind_of_job(keys, generated, monkeypatch, tmp_path):
+    go_on, verified = Event(), uploads.verified_upload
+    monkeypatch.setattr(run_jobs, "perform", lambda *job, do=run_jobs.perform: go_on.wait(PATIENCE_S) and do(*job))
+    monkeypatch.setattr(uploads, "verified_upload", lambda *job: go_on.wait(PATIENCE_S) and verified(*job))
+    with api(keys, uploads=tmp_path / "uploads") as served, Generated(generated, served) as client:
+        at_once = {"prefer": "respond-async", "expect": 202}
+        try:
+            created = served.competition(agents=("baseline",))
+            client("competitions.start_competition", created, **at_once)
+            deployed = client("agents.deploy_agent", body=client.body("DeployConfig", DEPLOY), **at_once)
+            asked = client("backtests.run_backtest", body=client.body("BacktestRunRequest", BACKTEST), **at_once)
+            file = importlib.import_module(f"{generated}.types").File(BytesIO(ODDS))
+            sent = client("uploads.upload_pack", body=file, pack_id="odds", source="csv", **at_once)
+
+            assert client("backtests.get_backtest", asked.backtest_id, expect=202).status in ("queued", "running")
+            ended = [
+                client("agents.cancel_instance", deployed.instance_id),
+                client("backtests.cancel_backtest", asked.backtest_id, idempotency_key=asked.key),
+                client("uploads.cancel_upload", sent.upload_id),
+            ]
+            assert client("competitions.cancel_competition", created).status == "draft"
+        finally:
+            go_on.set()
+        assert [(one.status, one.cause) for one in ended] == [("failed", "cancelled")] * 3
+        client("competitions.delete_competition", created, expect=409)
+        client("agents.delete_instance", deployed.instance_id, expect=204)
 
 
 @over_stores
