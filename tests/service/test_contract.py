@@ -1,6 +1,7 @@
 """What the OpenAPI document promises, held against the running service by programs that know the document only."""
 
 import importlib
+import json
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ type Schemas = components["schemas"];
 const params: Schemas["CumulativeDriftParams"] = { min_drift_micro_logits: 1000 };
 const entry: Schemas["AgentEntry"] = { agent_id: "a", strategy: "cumulative-drift", config: params };
 const other: Schemas["AgentEntry"] = { agent_id: "b", strategy: "mine", config: { colour: "vermilion" } };
-const deploy: Schemas["DeployConfig"] = { strategy: "cumulative-drift", pack_id: null };
+const deploy: Schemas["DeployConfig"] = { strategy: "cumulative-drift", source_mode: "replay", pack_id: null };
 const backtest: Schemas["BacktestRunRequest"] = { pack_id: "p", fixture_id: 1, window_id: "w", market_allowlist: [""] };
 type Answers<P extends keyof paths> = paths[P] extends { get: { responses: { 200: { content: infer C } } } } ? C : never;
 const bytes: Answers<"/runs/{run_id}/evidence">["application/octet-stream"] = "";
@@ -258,14 +259,34 @@ def test_a_generated_client_has_a_bundle_as_bytes_and_metrics_as_text(served, ge
     assert "clvlab_http_request_seconds" in measured
 
 
-def test_types_that_openapi_typescript_writes_without_options_fit_a_program(api_in_memory, tmp_path):
-    """With the packages of npm that are installed; this installs none."""
-    tools = [shutil.which(name) for name in ("openapi-typescript", "tsc")]
+@pytest.fixture(scope="module")
+def typescript(served, tmp_path_factory):
+    """A folder with the types that openapi-typescript writes, and its compiler; with installed packages of npm only."""
+    tools = [shutil.which(name) for name in ("openapi-typescript", "tsc", "node")]
     if None in tools:
-        pytest.skip("no openapi-typescript and tsc on the path: npm install --global openapi-typescript typescript")
-    (tmp_path / "openapi.json").write_bytes(api_in_memory.nobody.get("/openapi.json").content)
-    (tmp_path / "program.ts").write_text(TYPED)
+        pytest.skip("no openapi-typescript, tsc and node on the path: npm install --global openapi-typescript typescript")
+    folder = tmp_path_factory.mktemp("typescript")
+    (folder / "openapi.json").write_bytes(served.nobody.get("/openapi.json").content)
+    performed(folder, tools[0], "openapi.json", "--output", "api.d.ts")
+    return folder
 
-    for command in ([tools[0], "openapi.json", "--output", "api.d.ts"], [tools[1], "--strict", "--noEmit", "program.ts"]):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+
+def performed(folder, *command):
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@over_stores
+def test_types_that_openapi_typescript_writes_without_options_fit_a_program(typescript):
+    (typescript / "program.ts").write_text(TYPED)
+
+    performed(typescript, "tsc", "--strict", "--noEmit", "program.ts")
+
+
+@over_stores
+def test_a_program_with_the_types_of_openapi_typescript_walks_every_life(served, typescript):
+    shutil.copy(Path(__file__).with_name("walk.mts"), typescript)
+    bound = json.dumps({"pack_id": "starter", "fixture_id": FIXTURE})
+
+    performed(typescript, "tsc", "--strict", "--target", "es2022", "--module", "nodenext", "walk.mts")
+    performed(typescript, "node", "walk.mjs", served.url, served.token(), bound, ODDS.decode())

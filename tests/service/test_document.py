@@ -18,6 +18,8 @@ from clvlab.law import schema as law
 from clvlab.proof import anchor
 from tests.factories import ERRORS
 from tests.service.serving import BACKTEST, CONFIG, DEPLOY, assert_problem, make_entry, make_settings
+from tests.service.serving import api as serve
+from tests.service.test_uploads import ODDS
 
 UNSET = {"getCheckpoint", "listUploadedPacks"}  # this service has no key of a log and takes no uploads
 URN = "urn:clvlab:problem:"
@@ -259,6 +261,69 @@ def test_every_operation_with_an_id_is_linked_from_another_one(document):
 )
 def test_an_answer_links_to_what_can_be_done_next(document, operation, status, expected):
     assert expected <= set(links(document, operation, status))
+
+
+class Walker:
+    """A program that knows the document only: it sends its examples, and follows the links of each answer once."""
+
+    def __init__(self, served, document):
+        self.served, self.found = served, {}
+        self.operations = {
+            one["operationId"]: (method, path, one)
+            for path, methods in document["paths"].items()
+            for method, one in methods.items()
+        }
+
+    def walk(self):
+        waiting = [(name, {}, None) for name, (_, path, _) in self.operations.items() if "{" not in path]
+        while waiting:
+            waiting.sort(key=lambda step: ("get", "post", "delete").index(self.operations[step[0]][0]))
+            name, parameters, body = waiting.pop(0)
+            if name in self.found:
+                continue
+            answer = self.send(name, parameters, body)
+            declared = self.operations[name][2]["responses"]
+            assert str(answer.status_code) in declared, (name, answer.text[:300])
+            if answer.status_code < 300 or answer.status_code == 409:
+                self.found[name] = answer.status_code
+            for target, link in declared[str(answer.status_code)].get("links", {}).items():
+                values = {key: self.value(at, answer, parameters) for key, at in link["parameters"].items()}
+                if None not in values.values():
+                    waiting.append((target, values, link.get("requestBody")))
+        return self.found
+
+    def send(self, name, parameters, body):
+        method, path, one = self.operations[name]
+        if name == "uploadPack":
+            query = {"pack_id": "odds", "source": "csv", "column": "book=bookmaker"}
+            return self.served.alice.post(path, content=ODDS, params=query, headers={"Prefer": "respond-async"})
+        content = one.get("requestBody", {}).get("content", {}).get("application/json", {})
+        examples = [
+            *content.get("schema", {}).get("examples", ()),
+            *(of["value"] for of in content.get("examples", {}).values()),
+        ]
+        address = re.sub(r"{(\w+)}", lambda found: str(parameters[found[1]]), path)
+        return self.served.alice.request(method, address, json=body or next(iter(examples), None))
+
+    def value(self, expression, answer, parameters):
+        origin, _, place = expression.partition("#")
+        if origin != "$response.body":
+            return parameters[origin.rpartition(".")[2]]
+        value = answer.json()
+        for step in place.split("/")[1:]:
+            value = (dict(enumerate(value)) if isinstance(value, list) else value or {}).get(
+                int(step) if step.isdecimal() else step
+            )
+        return value
+
+
+def test_examples_and_links_alone_lead_to_every_operation(keys, document, tmp_path):
+    with serve(keys, uploads=tmp_path) as served:
+        served.started()  # so that the first of each list is there
+        found = Walker(served, document).walk()
+
+    assert {one["operationId"] for path, one in operations(document) if "{" in path} <= set(found)
+    assert (found["createCompetition"], found["deployAgent"], found["uploadPack"]) == (201, 201, 202)
 
 
 def test_links_of_an_upload_lead_to_no_run_and_not_into_the_catalog(document):
