@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -58,15 +59,33 @@ def served(store, keys, tmp_path_factory):
 
 @over_stores
 def test_generated_requests_get_declared_answers_only(served, tmp_path):
-    """Examples, edge cases, random bodies, and sequences of calls that feed each other."""
+    """Examples, edge cases and random bodies."""
+    limits = ["--max-examples", length("4", "8"), "--max-time", length("8", "60")]
+
+    checked(served, tmp_path, *limits, "--phases", "examples,coverage,fuzzing")
+
+
+@over_stores
+def test_generated_sequences_of_linked_calls_get_declared_answers_only(served, tmp_path):
+    """Calls that feed each other along the links of the document."""
+    served.competition()
+    for path, body in (("/agents/deploy", DEPLOY), ("/backtests", BACKTEST)):
+        served.post(path, body)
+    limits = ["--max-examples", length("10", "30"), "--max-time", length("20", "120")]
+
+    done = checked(served, tmp_path, *limits, "--phases", "stateful")
+
+    covered = re.search(r"API Links: +([0-9]+) covered", done.stdout)
+    assert int(covered[1]) >= length(20, 60), done.stdout[-6000:]
+
+
+def checked(served, folder, *options):
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json", "--checks", CHECKS]
-    limits = ["--max-examples", length("4", "8"), "--max-time", length("8", "15")]
     how = ["--generation-deterministic", "--no-shrink", "--warnings", "off"]
     token = ["--header", f"Authorization: Bearer {served.token()}"]
-
-    done = subprocess.run([*command, *limits, *how, *token], cwd=tmp_path, capture_output=True, text=True, check=False)
-
+    done = subprocess.run([*command, *how, *token, *options], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:]
+    return done
 
 
 @pytest.fixture(scope="module")

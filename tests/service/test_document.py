@@ -263,16 +263,18 @@ def test_an_answer_links_to_what_can_be_done_next(document, operation, status, e
     assert expected <= set(links(document, operation, status))
 
 
+def upload(served, pack_id, **headers):
+    query = {"pack_id": pack_id, "source": "csv", "column": "book=bookmaker"}
+    return served.alice.post("/me/packs", content=ODDS, params=query, headers=headers)
+
+
 class Walker:
     """A program that knows the document only: it sends its examples, and follows the links of each answer once."""
 
     def __init__(self, served, document):
-        self.served, self.found = served, {}
-        self.operations = {
-            one["operationId"]: (method, path, one)
-            for path, methods in document["paths"].items()
-            for method, one in methods.items()
-        }
+        self.served, self.found, self.operations = served, {}, {}
+        for path, methods in document["paths"].items():
+            self.operations |= {one["operationId"]: (method, path, one) for method, one in methods.items()}
 
     def walk(self):
         waiting = [(name, {}, None) for name, (_, path, _) in self.operations.items() if "{" not in path]
@@ -295,13 +297,10 @@ class Walker:
     def send(self, name, parameters, body):
         method, path, one = self.operations[name]
         if name == "uploadPack":
-            query = {"pack_id": "odds", "source": "csv", "column": "book=bookmaker"}
-            return self.served.alice.post(path, content=ODDS, params=query, headers={"Prefer": "respond-async"})
+            return upload(self.served, "odds", Prefer="respond-async")
         content = one.get("requestBody", {}).get("content", {}).get("application/json", {})
-        examples = [
-            *content.get("schema", {}).get("examples", ()),
-            *(of["value"] for of in content.get("examples", {}).values()),
-        ]
+        examples = [*content.get("schema", {}).get("examples", ())]
+        examples += [named["value"] for named in content.get("examples", {}).values()]
         address = re.sub(r"{(\w+)}", lambda found: str(parameters[found[1]]), path)
         return self.served.alice.request(method, address, json=body or next(iter(examples), None))
 
@@ -311,15 +310,14 @@ class Walker:
             return parameters[origin.rpartition(".")[2]]
         value = answer.json()
         for step in place.split("/")[1:]:
-            value = (dict(enumerate(value)) if isinstance(value, list) else value or {}).get(
-                int(step) if step.isdecimal() else step
-            )
+            parts = {str(at): one for at, one in enumerate(value)} if isinstance(value, list) else value or {}
+            value = parts.get(step)
         return value
 
 
 def test_examples_and_links_alone_lead_to_every_operation(keys, document, tmp_path):
     with serve(keys, uploads=tmp_path) as served:
-        served.started()  # so that the first of each list is there
+        assert upload(served, "kept").status_code == 201
         found = Walker(served, document).walk()
 
     assert {one["operationId"] for path, one in operations(document) if "{" in path} <= set(found)
