@@ -19,6 +19,7 @@ from clvlab.proof import anchor
 from tests.factories import ERRORS
 from tests.service.serving import BACKTEST, CONFIG, DEPLOY, assert_problem, make_entry, make_settings
 from tests.service.serving import api as serve
+from tests.service.test_contract import checked
 from tests.service.test_uploads import ODDS
 
 UNSET = {"getCheckpoint", "listUploadedPacks"}  # this service has no key of a log and takes no uploads
@@ -322,6 +323,14 @@ def test_examples_and_links_alone_lead_to_every_operation(keys, document, tmp_pa
 
     assert {one["operationId"] for path, one in operations(document) if "{" in path} <= set(found)
     assert (found["createCompetition"], found["deployAgent"], found["uploadPack"]) == (201, 201, 202)
+
+
+def test_short_sequences_of_linked_calls_get_declared_answers_only(api, tmp_path):
+    api.started()
+
+    done = checked(api, tmp_path, "--phases", "stateful", "--max-examples", "3", "--max-time", "4")
+
+    assert "Stateful" in done.stdout
 
 
 def test_links_of_an_upload_lead_to_no_run_and_not_into_the_catalog(document):
