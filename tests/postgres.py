@@ -34,7 +34,8 @@ def listening(url, count):
         return [pid for (pid,) in connection.execute(query)]
 
 
-PATIENT = {"lock_s": 2 * PATIENCE_S, "log_s": PATIENCE_S, "idle_s": PATIENCE_S, "statement_s": PATIENCE_S}
+PATIENT = {"lock_s": 2 * PATIENCE_S, "log_s": PATIENCE_S, "idle_s": PATIENCE_S, "statement_s": PATIENCE_S,
+           "answer_s": PATIENCE_S}  # fmt: skip
 """Waits of stores on a machine that may stand still for longer than a transaction of production may."""
 
 
@@ -62,3 +63,19 @@ def postgres_server(runtime: Path) -> Iterator[Any]:
     finally:
         server.cleanup()
         shutil.rmtree(folder)
+
+
+@contextmanager
+def frozen(server):
+    """Stop a PostgreSQL server and all that serve its connections, as a paused machine does."""
+    import psutil
+
+    root = psutil.Process(server.get_pid())
+    processes = [root, *root.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()

@@ -158,9 +158,19 @@ class FeedHealth(Answer):
     error: Annotated[str | None, Field(description="The current error.")]
 
 
-class ReadinessResponse(HealthResponse):
+class ReadinessResponse(Answer):
     """The store answers."""
 
+    status: Annotated[
+        Literal["ok", "reads_only"],
+        Field(description="`reads_only` while the log is behind: calls that write get 503 `log-behind`."),
+    ]
     store: Annotated[str, Field(description="Kind of database: `sqlite` (also in memory) or `postgresql`.")]
     schema_version: str
     feed: Annotated[FeedHealth | None, Field(description="`null` without a live feed.")]
+    log: Annotated[
+        Literal["ok", "behind", "unpublished"],
+        Field(
+            description="`behind`: the log lacks published entries; `unpublished`: the file of checkpoints can't be written."
+        ),
+    ]

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -30,7 +31,7 @@ from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
 from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.log.witnesses import WitnessWatch
-from clvlab.arena.measures import Measures, measures
+from clvlab.arena.measures import Measured, Measures
 from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.reports import BacktestOrigin, BacktestReports
 from clvlab.arena.run_jobs import ReplayJobs
@@ -43,6 +44,7 @@ from clvlab.arena.uploads.intake import UploadLimits
 from clvlab.arena.uploads.packs import Packs
 from clvlab.arena.uploads.uploads import UploadJobs, Uploads
 from clvlab.base.cache import BoundedCache
+from clvlab.base.files import keep_private_in
 from clvlab.errors import LogBehindError, LogError, PackError, UnknownPackError, UploadsOffError
 from clvlab.log.note import Signer
 from clvlab.log.publication import Publication
@@ -52,8 +54,9 @@ from clvlab.packs.reader import Pack
 from clvlab.runs.live.feed import LiveFeed
 from clvlab.runs.live.feed import LiveSettings as LiveSettings
 from clvlab.store import usage
-from clvlab.store.database import Database
+from clvlab.store.database import Connection, Database
 from clvlab.store.labels import ANYBODY
+from clvlab.store.runlog import StoredLogRows
 from clvlab.store.waits import Waits as Waits  # exported for configuration
 
 # Principals: the owner of a verified token, and its belongings.
@@ -185,7 +188,7 @@ class Retention:
             return usage.sealed_before(connection, ANYBODY, "backtest", before_ts_ms, _AT_ONCE)
 
 
-logger = logging.getLogger("clvlab.log")
+logger, files = logging.getLogger("clvlab.log"), logging.getLogger("clvlab.files")
 
 
 def _now_ms() -> int:
@@ -204,7 +207,8 @@ class Application:
     database. ``witness`` is the path or URL of a witness's view. A log that lacks entries of the checkpoint or of the view gets
     no new ones. ``workers`` is the number of threads that perform jobs after ``start``; with 0 other processes perform them.
     ``unasked`` is for a process without requests: its workers also take backtests at once. A worker that is silent for
-    ``lease_ms`` loses its job. ``clock`` returns UTC milliseconds. ``new_id`` makes unguessable ids of letters and digits.
+    ``lease_ms`` loses its job. ``backups`` is the folder whose newest file is the newest backup. ``clock`` returns UTC
+    milliseconds. ``new_id`` makes unguessable ids of letters and digits.
 
     Raises
     ------
@@ -233,6 +237,7 @@ class Application:
         workers: int = 2,
         unasked: bool = False,
         lease_ms: int = 30_000,
+        backups: Path | None = None,
         clock: Callable[[], int] = _now_ms,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
@@ -283,6 +288,14 @@ class Application:
         self.principals = Principals(database)
         self.retention = Retention(database, clock)
         self.demo = Demo(self.competitions, catalog)
+        written = {
+            "store": database.file and database.file.parent,
+            "checkpoints": checkpoint_file and checkpoint_file.parent,
+            "uploads": uploads.folder if uploads else None,
+            "live": live.folder if live else None,
+        }
+        folders = {name: folder for name, folder in written.items() if folder is not None}
+        self._measured = Measured(published, budget, folders, backups)
 
     @property
     def place(self) -> str:
@@ -313,6 +326,7 @@ class Application:
         if self._uploads is not None:
             self._uploads.start()
             self.upload_jobs.start()
+        self._keep_private()
         self._database.listen()
         if self._watch is not None:
             self._watch.start()
@@ -321,6 +335,16 @@ class Application:
         except LogBehindError as error:
             logger.error("the run log is behind: %s", error)  # without a traceback, as the cause is not in the code
         self.jobs.start()
+
+    def _keep_private(self) -> None:
+        """Take the rights of other users from files of older versions, or of a process with another umask."""
+        found = [self._database.keep_private()]
+        if self._uploads is not None:
+            found.append(keep_private_in(self._uploads.limits.folder, "[0-9a-f]" * 64))
+        if self.live.settings is not None:
+            found.append(keep_private_in(self.live.settings.folder, "run_*"))
+        for sentence in chain.from_iterable(found):
+            files.warning("%s", sentence)
 
     def close(self, within_s: float | None = None) -> None:
         """Stop the workers and release the database; idempotent.
@@ -344,10 +368,29 @@ class Application:
         return self._hub.subscribe(subject, notify)
 
     def measures(self) -> Measures:
-        """Return the figures of the store for an operator."""
-        return measures(self._database, self._clock, self.live.health())
+        """Return the figures of the store for an operator, or raise if it can't be read and written."""
+        self._database.ask()
+        return self._measured.measures(self._database, self._clock, self.live.health())
 
     def ready(self) -> dict[str, Any]:
-        """Return ``{store, schema_version, feed}`` for a readiness probe, or raise if the store does not answer."""
-        self._database.ask()
-        return {"store": self._database.kind, "schema_version": self._database.schema_version, "feed": self.live.health()}
+        """Return ``{store, schema_version, feed, log}`` for a readiness probe.
+
+        ``log`` is ``ok``, ``behind`` (nothing is appended) or ``unpublished`` (no checkpoint can be stored).
+
+        Raises
+        ------
+        StoreError
+            The store does not answer, or can't be written, or is damaged.
+        """
+        published, log = self.log.published, "ok"
+
+        def look(connection: Connection) -> None:
+            nonlocal log
+            if published.is_behind(StoredLogRows(connection)):
+                log = "behind"
+
+        self._database.ask(look)
+        if log == "ok" and published.is_storable() is False:
+            log = "unpublished"
+        stored = self._database
+        return {"store": stored.kind, "schema_version": stored.schema_version, "feed": self.live.health(), "log": log}

@@ -291,11 +291,12 @@ class BacktestReports:
     def look(self, backtest_id: str) -> BacktestReport | JobState:
         """Return the stored report, or the progress of the backtest; ``UnknownBacktestError`` with the cause if it failed."""
         found = self._stored_report(backtest_id)
-        if found is not None:
-            with self.database.read() as connection:
-                life = runs.lives(connection, [found["run_id"]])[found["run_id"]]
-            dates = {"created_ts_ms": life["created_ts_ms"], "updated_ts_ms": life["updated_ts_ms"]}
-            return cast("BacktestReport", found | dates | {"owner": life["owner"]})
+        with self.database.read() as connection:
+            created_ts_ms = reports.created_ts_ms(connection, backtest_id)
+            life = runs.lives(connection, [run_id_of(backtest_id)]).get(run_id_of(backtest_id))
+        if found is not None and life is not None and created_ts_ms is not None:  # otherwise it was removed meanwhile
+            dated = {"owner": life["owner"], "created_ts_ms": created_ts_ms, "updated_ts_ms": life["updated_ts_ms"]}
+            return cast("BacktestReport", found | dated)
         run_id, status = self._run(backtest_id)
         state = self.jobs.state(run_id)
         if status == RunStatus.FAILED:

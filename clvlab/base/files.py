@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import time
@@ -17,7 +18,10 @@ from clvlab.errors import FileError, FileLockedError
 
 MAX_BYTES = 4 << 30  # of a bundle or of one file of a run: about six million decisions
 MAX_KEYS_BYTES = 1 << 20
+_OF_OTHERS = 0o077
 _UNFINISHED = ".unfinished-by-clvlab-"
+_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the system names no file at a write or flush
+_RUST_FAULT = re.compile(r"\(os error ([0-9]+)\)")
 _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # opening a pipe would wait for a writer
 
 
@@ -43,6 +47,11 @@ def file_bytes_or_none(path: Path, limit: int = MAX_BYTES) -> bytes | None:
         return None
 
 
+def is_writable(path: Path) -> bool:
+    """Whether this process may write a file, or make files in a folder; false on a read-only file system."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 @contextmanager
 def lock(folder: Path, patience_s: float | None = None) -> Iterator[None]:
     """Lock a folder against other callers; ``FileLockedError`` after ``patience_s`` seconds. ``None`` waits without limit."""
@@ -52,10 +61,13 @@ def lock(folder: Path, patience_s: float | None = None) -> Iterator[None]:
         raise FileError("anchors and witnesses need a POSIX system, for its file locks") from error
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if patience_s is None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        else:
-            _try_until(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), folder, patience_s)
+        try:
+            if patience_s is None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            else:
+                _try_until(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), folder, patience_s)
+        except OSError as error:  # of a file system without locks; the system does not name the folder
+            raise OSError(error.errno, error.strerror, str(folder)) from error
         yield
     finally:
         os.close(descriptor)
@@ -84,7 +96,10 @@ class StagingPath:
         while True:
             self.path = parent / f"{_UNFINISHED}{token_hex(8)}"
             if folder:
-                self.path.mkdir(mode)
+                try:
+                    self.path.mkdir(mode)
+                except OSError as error:
+                    raise OSError(error.errno, error.strerror, str(parent)) from error
             try:
                 flags = os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
                 self.descriptor = os.open(self.path, flags, mode)
@@ -101,8 +116,12 @@ class StagingPath:
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is not None:
+                _name(error, self.path.parent)
+        finally:
+            self.close()
 
     def close(self) -> None:
         _remove(self.path)
@@ -135,6 +154,15 @@ def _locked(descriptor: int) -> bool:
     return os.fstat(descriptor).st_nlink > 0
 
 
+def _name(error: BaseException, path: Path) -> None:
+    """Name the place of a disk's fault, if the system did not; libraries in Rust have errors of their own for one."""
+    if isinstance(error, OSError):
+        if error.errno in _DISK_FAULTS and error.filename is None:
+            error.filename = str(path)
+    elif (found := _RUST_FAULT.search(str(error))) and int(found[1]) in _DISK_FAULTS:
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
+
+
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -163,6 +191,9 @@ def written_file(path: Path, mode: int = 0o666, *, replace: bool = False) -> Ite
             unfinished.path.replace(path)
         else:
             name_file(unfinished.path, path)
+    except OSError as error:
+        _name(error, path)
+        raise
     finally:
         unfinished.close()
     flush(path.parent)  # the new name is durable too
@@ -190,6 +221,33 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that after a crash it has either the old or the new content."""
     with written_file(path, 0o644, replace=True) as file:
         file.write(content)
+
+
+def keep_private(path: Path) -> Iterator[str]:
+    """Take all rights of other users from a file, or from a folder and all in it; yield what was wrong, if anything was."""
+    for one in (path, *(path.rglob("*") if path.is_dir() else ())):
+        try:
+            mode = one.lstat().st_mode
+            if stat.S_ISLNK(mode) or not mode & _OF_OTHERS:
+                continue
+            one.chmod(stat.S_IMODE(mode) & ~_OF_OTHERS)
+            yield f"{str(one)!r} had the mode {stat.S_IMODE(mode):04o}, which other users could use: now it is private"
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield f"{str(one)!r} has rights of other users, which can't be taken from them: {error.strerror}"
+
+
+def keep_private_in(folder: Path, names: str) -> Iterator[str]:
+    """Take all rights of other users from files and folders of some names; of their folder, only say what others may do.
+
+    A user named that folder, and it may be one with other files.
+    """
+    mode = stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0
+    if mode & _OF_OTHERS:
+        yield f"{str(folder)!r} has the mode {mode:04o}, which others can use: chmod it to 0700, if it has no other purpose"
+    for path in folder.glob(names):
+        yield from keep_private(path)
 
 
 def flush(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import sys
 from collections.abc import Mapping
@@ -79,6 +80,21 @@ app = typer.Typer(
 )
 
 
+_REMEDIES = {
+    errno.ENOSPC: "; make room on its disk and do it again: no half-made file was kept",
+    errno.EDQUOT: "; make room in its quota and do it again: no half-made file was kept",
+    errno.EFBIG: "; its disk or your limits (ulimit -f) allow no file so large: no half-made file was kept",
+    errno.EROFS: "; name a place that can be written",
+    errno.EACCES: "; name a place that you may read and write",
+    errno.EEXIST: "; nothing is written over: name another place, or move that away",
+    errno.EISDIR: "; a file belongs there: move the folder away",
+    errno.ENOTDIR: "; a folder belongs there: move the file away, or name another place",
+    errno.ENOLCK: "; its file system has no file locks: use a local disk",
+    errno.ENOTSUP: "; its file system has no file locks: use a local disk",
+}
+"""What to do about an error of the operating system."""
+
+
 def main() -> None:
     """Run the command line; exit status 0 is success, 1 a failed verification, 2 bad input."""
     app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # help has no boxes in a pipe
@@ -98,7 +114,7 @@ def main() -> None:
             err.print(plain(f"here: {install_command(error.library)}"))
         sys.exit(error.exit_code)
     except OSError as error:
-        err.print(f"[red]error:[/] {plain(str(error))}")
+        err.print(f"[red]error:[/] {plain(str(error))}{plain(_REMEDIES.get(error.errno or 0, ''))}")
         sys.exit(ClvlabError.exit_code)
     except MemoryError:
         err.print("[red]error:[/] there is not enough memory for this")

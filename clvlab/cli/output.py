@@ -99,11 +99,13 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
         show_verdict(found, report["agent"]["agent_id"])
     mean = metrics["avg_clv_bps"]
     alone = mean_clv(mean) + (", as the law ranks" if mean is not None else "")
+    at_close = 0 if found is None else metrics["action_count"] - found.clv.n
+    left_out = f", {at_close:,} at the closing message and not in the mean" if at_close else ""
     facts(
         f"{report['mode_label']}: {report['agent']['agent_id']} on {report['pack_id']}",
         {
             "mean CLV": alone if found is None else found.interval,
-            "scored actions": f"{metrics['action_count']:,} in {counted(report['n_fixtures'], 'fixture')}",
+            "scored actions": f"{metrics['action_count']:,} in {counted(report['n_fixtures'], 'fixture')}{left_out}",
             "sample": sample(metrics["clv_confidence"], metrics["valid_count"]),
             "decisions by reason": tally(report["reasons"]) or "none",
             "allowed to execute": _gate(report["policy"]),

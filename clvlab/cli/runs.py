@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clvlab.base.files import written_file
+from clvlab.base.invocation import command
 from clvlab.cli import proof
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunName, RunNames, RunsFolderOption, goes_with, now_ms
 from clvlab.cli.output import err, out, plain, print_json, say, show_checks, show_next, show_report, show_table
 from clvlab.cli.progress import bar, interruptible, stages
-from clvlab.errors import UnknownPackError
+from clvlab.errors import EvidenceError, UnknownPackError
 from clvlab.report import run_list
 from clvlab.report.run_list import DEFAULT_RUNS, differences_from_first, find_run
 from clvlab.words import counted
@@ -125,16 +126,21 @@ def report(
     path = run_list.find_run(run, runs_folder)
     with interruptible(lambda: "no page was written"), err.status("reading the run"):
         sealed, receipts = bundles.read_stored(path)
-        performed = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
+        try:
+            performed = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
+            found, made = headline_of(performed), performed.report
+        except EvidenceError as error:
+            raise EvidenceError(
+                f"{str(path)!r} can't be read: {error}; {command('verify', path)} says what is wrong"
+            ) from error
         if page is not None:
             text = tear_sheet_page(performed)
             with written_file(page) as whole:
                 whole.write(text.encode())
-    found = headline_of(performed)
     if as_json:
-        print_json({**performed.report, "headline": found.facts()} | ({"page": str(page)} if page else {}))
+        print_json({**made, "headline": found.facts()} | ({"page": str(page)} if page else {}))
         return
-    show_report(performed.report, found)
+    show_report(made, found)
     if page is not None:
         out.print(f"Wrote {plain(str(page))}; open it in a browser")
 

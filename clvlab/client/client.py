@@ -110,8 +110,9 @@ class Client(HttpCaller):
     (12, 12, True)
     >>> client.progress(report["run_id"])["status"], [told["status"] for told in client.follow(report["run_id"])]
     ('sealed', ['sealed'])
-    >>> client.checks(report["run_id"])["checks"]["evidence_integrity"], client.log_standing(report["run_id"])["owner"]
-    ('pass', 'anonymous')
+    >>> claim = client.log_standing(report["run_id"])["claim"]
+    >>> client.checks(report["run_id"])["checks"]["evidence_integrity"], claim["abandoned"]
+    ('pass', 0)
     >>> client.cancel_backtest(whole["backtest_id"], "a key of nobody")
     Traceback (most recent call last):
     clvlab.client.http.ApiError: 409 Conflict: backtest ... is sealed: there is nothing to cancel

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clvlab.base.files import file_bytes_or_none, lock, replace_file
-from clvlab.errors import EvidenceError, FileError, LogBehindError, LogError
+from clvlab.base.files import file_bytes_or_none, is_writable, lock, replace_file
+from clvlab.errors import EvidenceError, FileError, FileLockedError, LogBehindError, LogError
 from clvlab.log.log import LogRows, LogStore
 from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note, write_note
 from clvlab.log.restarts import fault, require_key
@@ -63,6 +63,27 @@ class Publication:
     def guard(self, rows: LogRows) -> None:
         """Raise ``LogBehindError`` unless rows in a writing transaction have all published entries."""
         self._require(rows, self._notes())
+
+    def is_behind(self, rows: LogRows) -> bool:
+        """Whether rows lack published entries, so that nothing is appended to them."""
+        try:
+            self.guard(rows)
+        except LogError:
+            return True
+        return False
+
+    def is_storable(self) -> bool | None:
+        """Whether the next checkpoint can be stored; ``None`` without a file."""
+        if self.file is None:
+            return None
+        try:
+            self._kept()
+            with lock(self.file.parent, patience_s=0):
+                return is_writable(self.file.parent)
+        except FileLockedError:  # another process is storing one
+            return is_writable(self.file.parent)
+        except (LogBehindError, OSError):
+            return False
 
     @contextmanager
     def state(self, log: LogStore, sign: Callable[[LogRows], str]) -> Iterator[tuple[LogRows, str]]:

@@ -57,7 +57,7 @@ class ListedRun:
 
 def run_folders(runs: Path) -> list[Path]:
     """Return the run folders in a folder, newest first, then by name."""
-    if not runs.is_dir():
+    if not runs.exists():
         return []
     found = [path for path in runs.iterdir() if not path.name.startswith(".") and (path / _MANIFEST).is_file()]
     return sorted(found, key=lambda path: (-_written_s(path), path.name))
@@ -80,7 +80,7 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
     try:
         run = Run(load(folder))
         evidence = run.evidence
-    except (EvidenceError, FileError, UnknownRunError) as error:
+    except (EvidenceError, FileError, UnknownRunError, OSError) as error:
         return ListedRun(folder, folder.name, written, verified=False if verify else None, fault=str(error))
     agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])
     rows = run.marked
@@ -132,7 +132,8 @@ def find_run(name: str, runs: Path) -> Path:
 
 
 def _written_s(folder: Path) -> float:
-    return (folder / _MANIFEST).stat().st_mtime
+    manifest = folder / _MANIFEST
+    return (manifest if manifest.exists() else folder).stat().st_mtime
 
 
 # Differences between runs, paired by fixture.

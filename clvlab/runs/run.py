@@ -368,10 +368,13 @@ def _counts(frame: pl.DataFrame, column: str) -> dict[str, int]:
 
 
 def content_hash_of(sealed: SealedRun) -> str | None:
-    """Return the content hash of the pack that a run was bound to or captured; ``None`` if the run can't be read."""
+    """Return the content hash of the pack that a run was bound to or captured; ``EvidenceError`` if it can't be read."""
     lines = sealed.events.partition(b"\n")[0], sealed.events.rstrip(b"\n").rpartition(b"\n")[2]
-    started, ended = (orjson.loads(line)["payload"] for line in lines)
-    found: str | None = ended.get("content_hash") or started["binding"]["content_hash"]
+    try:
+        started, ended = (orjson.loads(line)["payload"] for line in lines)
+        found: str | None = ended.get("content_hash") or started["binding"]["content_hash"]
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise EvidenceError(f"the events of {sealed.run_id} are cut short or damaged: {error}") from error
     return found
 
 

@@ -238,3 +238,15 @@ def finish(connection: Connection, job: Job, status: JobStatus, cause: str | Non
 def counts(connection: Connection) -> dict[str, int]:
     found = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
     return {status.value: 0 for status in JobStatus} | {status: int(count) for status, count in found}
+
+
+def failed(connection: Connection) -> dict[str, int]:
+    """Count the failed jobs by kind."""
+    query = select(jobs.c.kind, func.count()).where(jobs.c.status == JobStatus.FAILED).group_by(jobs.c.kind)
+    return {str(kind): int(count) for kind, count in connection.execute(query)}
+
+
+def open_since(connection: Connection) -> dict[str, int]:
+    """Return by kind the time at which its oldest unfinished job was stored, however often it was tried."""
+    query = select(jobs.c.kind, func.min(jobs.c.created_ts_ms)).where(_OPEN).group_by(jobs.c.kind)
+    return {str(kind): int(since) for kind, since in connection.execute(query)}

@@ -50,6 +50,12 @@ def report(connection: Connection, backtest_id: str) -> BacktestReport | None:
     return None
 
 
+def created_ts_ms(connection: Connection, backtest_id: str) -> int | None:
+    query = select(reports.c.created_ts_ms).where(reports.c.backtest_id == backtest_id)
+    created: int | None = connection.execute(query).scalar()
+    return created
+
+
 def _digest(backtest_id: str, report: object) -> str:
     return sha256(orjson.dumps([backtest_id, report], option=orjson.OPT_SORT_KEYS))
 

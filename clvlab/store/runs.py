@@ -128,8 +128,8 @@ def add(connection: Connection, values: Mapping[str, object]) -> str | None:
 
     A run that had failed belongs to its new owner; of one that was removed, the log keeps the result of its first.
     """
-    now_ms = values["created_ts_ms"]
     added = insert(connection, runs).on_conflict_do_nothing().returning(runs.c.owner)
+    now_ms = values["created_ts_ms"]
     found = connection.execute(added, {"status": RunStatus.QUEUED, "updated_ts_ms": now_ms, **values}).first()
     if found is not None:
         return str(found.owner)

@@ -41,6 +41,10 @@ class Name(TypeDecorator[str]):
         return None if value is None else value.encode(errors="replace").decode().replace("\x00", "\ufffd")
 
 
+class UnreadableValueError(ValueError):
+    """A stored value is not what clvlab writes, because the database is damaged."""
+
+
 class Json(TypeDecorator[Any]):
     impl = Text
     cache_ok = True
@@ -49,7 +53,10 @@ class Json(TypeDecorator[Any]):
         return None if value is None else orjson.dumps(value).decode()
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
-        return None if value is None else orjson.loads(value)
+        try:
+            return None if value is None else orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            raise UnreadableValueError(f"a value in it is no JSON: {error}") from error
 
 
 # A row id: SQLite increments only a column that is exactly INTEGER.

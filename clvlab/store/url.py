@@ -52,6 +52,12 @@ def require_there(text: str) -> None:
         raise StoreUnreachableError(f"no database at {place.database or 'memory'!r}")
 
 
+def spoken(place: URL) -> str:
+    """Return the name of a database in a message: with the path of a file, and without anything of a server."""
+    is_file = place.get_backend_name() == "sqlite" and place.database not in (None, "", ":memory:")
+    return f"the database {place.database!r}" if is_file else "the database"
+
+
 def public_text(place: URL) -> str:
     """Return the public form of the URL: without user, password and options, except a socket's folder."""
     query = {"host": place.query["host"]} if "host" in place.query else {}

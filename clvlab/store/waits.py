@@ -7,6 +7,7 @@ run log. A client that waits too long for a lock gets an error, and a peer that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, text
 
@@ -29,6 +30,7 @@ class Waits:
     idle_s: float = 60  # longest idle time of any other transaction
     statement_s: float = 60  # longest time of a statement
     peer_s: float = 10  # longest time without an acknowledgement of the peer
+    answer_s: float = 5  # longest silence before the server is asked on another connection whether it is there
 
     def connect_args(self, options: str) -> dict[str, str | int]:
         """Return the arguments of libpq for these limits; ``options`` of the operator take precedence."""
@@ -59,6 +61,8 @@ def take_time(connection: Connection) -> None:
     """Lift the limits for the rest of a transaction, for a migration or the rebuild of a table."""
     if connection.dialect.name == "postgresql":
         limits = {"statement_timeout": 0, "idle_in_transaction_session_timeout": 0, "lock_timeout": _MIGRATION_LOCK_MS}
+        driver: Any = connection.connection.driver_connection
+        driver.has_time = True
         connection.execute(text("; ".join(f"SET LOCAL {name} = {limit}" for name, limit in limits.items())))
 
 

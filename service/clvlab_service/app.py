@@ -156,6 +156,7 @@ def create_app(settings: Settings) -> FastAPI:
         larger={("POST", packs.PATH): settings.max_upload_bytes} if settings.uploads else {},
         vary=("Accept-Encoding",),
         both={route.path for router in _PAGES for route in router.routes if isinstance(route, PageRoute)},
+        most_of_client=settings.max_client_connections if settings.trusted_proxies else None,
     )
     if settings.trusted_proxies:
         _trust(app, settings.trusted_proxies)  # the last middleware added is the outermost

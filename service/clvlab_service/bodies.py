@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn, get_args, get_origin
 
@@ -22,6 +23,7 @@ from clvlab.api.answer import JsonObject
 _JSON = re.compile(r"\s*application/([\w!#$&^.+-]+\+)?json\s*(;.*)?", re.IGNORECASE | re.ASCII)  # suffix: RFC 6839, 3.1
 _UNREADABLE = "the request body can't be read as JSON: "
 _MAX_EXCERPT = 100
+_MAX_NAMES = 1_000  # each unknown one is an error of its own, which takes a hundred times as long as reading it
 
 
 class JsonRoute(APIRoute):
@@ -83,7 +85,7 @@ def _parse(body: bytes) -> Any:
 
 
 class _NotJsonError(Exception):
-    """A value that the parser accepts but the standard forbids."""
+    """A value that the parser accepts but the standard or the service forbids."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -91,6 +93,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _object(members: list[tuple[str, Any]]) -> JsonObject:
+    if len(members) > _MAX_NAMES:
+        raise _NotJsonError(f"an object has {len(members):,} names, the limit is {_MAX_NAMES:,}")
     read: JsonObject = {}
     for name, value in members:
         if name in read:
@@ -125,9 +129,10 @@ async def only_declared(connection: HTTPConnection) -> None:
     if not query or not (getattr(route, "include_in_schema", True) or getattr(route, "is_page", False)):
         return
     declared = _declared_parameters(route.dependant)
-    wrong = []
-    for name in dict.fromkeys(name for name, _ in query.multi_items()):
-        values = query.getlist(name)
+    wrong, given = [], defaultdict[str, list[str]](list)
+    for name, value in query.multi_items():
+        given[name].append(value)
+    for name, values in given.items():
         if name not in declared:
             known = f"there are: {', '.join(sorted(declared))}" if declared else "this path takes no parameters"
             wrong.append(_fault(name, "extra_forbidden", f"unknown parameter {name[:100]!r}; {known}", values[0]))

@@ -34,6 +34,8 @@ PLAIN = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "A body over the limit.",
     HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE: "A range of bytes that the answer does not have; `Content-Range` has its size.",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "A body that is not sent as JSON (`Accept` names what is read), or in a content coding.",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "A path, query and headers over the limit.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "One address has as many connections or requests in progress as it may have, or all have.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "An unexpected error; it is in the log under the request id.",
 }
 """Plain HTTP errors, whose type is ``about:blank``."""
@@ -47,6 +49,7 @@ _INVALID = f"{_URN}invalid-request"
 _FACTS = ("reason", "pack_id", "fixture_id", "run_id", "cause", "evidence_hash", "manifest_hash")
 _READING = ("GET", "HEAD")
 _OF_FILES = ("GET",)
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "WEBSOCKET")  # all other methods share one label
 _RETRY_AFTER_S = 5
 _STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
 _MAX_EXCERPT = 200
@@ -98,6 +101,11 @@ def _known_kinds(root: type[errors.ClvlabError] = errors.ClvlabError) -> Iterato
         yield from _known_kinds(kind)
 
 
+def operation_of(method: str, scope: Scope) -> tuple[str, str]:
+    """Return method and route of a request as labels of a metric, whose values are few whatever clients send."""
+    return method if method in _METHODS else "other", getattr(scope.get("route"), "path", "unmatched")
+
+
 def problem(
     request: HTTPConnection,
     status: HTTPStatus,
@@ -108,6 +116,8 @@ def problem(
     **facts: Any,
 ) -> Response:
     """Build a problem response, or a page if the client prefers it; ``facts`` are extension members (RFC 9457, section 3.2)."""
+    cause = kind.removeprefix(_URN) if kind != _BLANK else str(status.value)
+    request.app.state.metrics.note_problem(cause, *operation_of(request.scope.get("method", "WEBSOCKET"), request.scope))
     content = {
         "type": kind,
         "title": status.phrase,
@@ -226,6 +236,17 @@ def two_lengths_problem(request: HTTPConnection) -> Response:
     """Build the answer to a request whose body has two lengths."""
     detail = "the request has a Content-Length and a Transfer-Encoding: send one of them"
     return problem(request, HTTPStatus.BAD_REQUEST, detail, headers={"Connection": "close"})
+
+
+def head_problem(detail: str, request: HTTPConnection) -> Response:
+    """Build the answer to a request whose path, query and headers are too long."""
+    return problem(request, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, detail, headers={"Connection": "close"})
+
+
+def crowded_problem(most: int, request: HTTPConnection) -> Response:
+    """Build the answer to a request beyond those that one address may have in progress."""
+    detail = f"one address has as many requests in progress as it may have: CLVLAB_MAX_CLIENT_CONNECTIONS={most}"
+    return problem(request, HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "1"})
 
 
 def ending_problem(request: HTTPConnection) -> Response:

@@ -47,6 +47,7 @@ def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], App
             settings.database_idle_s,
             settings.database_statement_s,
             settings.database_peer_s,
+            settings.database_answer_s,
         ),
         catalog=catalog_at(settings.packs) if settings.packs else None,
         budget=Budget(settings.max_public_run_bytes, settings.max_owner_run_bytes),
@@ -72,6 +73,7 @@ def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], App
         workers=settings.job_workers,
         unasked=unasked,
         lease_ms=round(1000 * settings.job_lease_s),
+        backups=settings.backups,
     )
 
 

@@ -6,8 +6,11 @@ import asyncio
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache, partial
 from http import HTTPStatus
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from secrets import token_hex
 from types import MappingProxyType
 
@@ -17,14 +20,36 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clvlab_service.errors import ending_problem, two_lengths_problem, unexpected_problem
+from clvlab_service.errors import (
+    crowded_problem,
+    ending_problem,
+    head_problem,
+    operation_of,
+    two_lengths_problem,
+    unexpected_problem,
+)
 from clvlab_service.negotiation import OF_GZIP
 from clvlab_service.telemetry import RequestMetrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
-_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT")  # one label each; all other methods share one label
+_SUBSCRIBER_BITS = 64  # prefix of an IPv6 address; a client chooses the rest itself (RFC 6177)
+MAX_HEAD_BYTES = 16_384
+HEAD_LIMIT = f"the line and the headers of the request are longer than {MAX_HEAD_BYTES} bytes"
 _STARTS = ("http.response.start", "websocket.http.response.start")
+
+
+@lru_cache(4096)
+def subscriber(address: str) -> str:
+    """Return the part of an address that its client can't change."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return address
+    mapped = parsed.ipv4_mapped  # a socket for IPv4 and IPv6 shows an IPv4 client in this form
+    return str(mapped or IPv6Network((int(parsed), _SUBSCRIBER_BITS), strict=False))
 
 
 class Edge:
@@ -43,6 +68,8 @@ class Edge:
         does not add it, because a 304 has no body.
     both
         Paths of routes that have JSON and a page: both forms of their answers also vary by ``Accept``.
+    most_of_client
+        Requests in progress of one address; without a limit they are not counted.
     """
 
     def __init__(
@@ -55,7 +82,9 @@ class Edge:
         larger: Mapping[tuple[str, str], int] = MappingProxyType({}),
         vary: tuple[str, ...] = (),
         both: Collection[str] = (),
+        most_of_client: int | None = None,
     ) -> None:
+        self._most_of_client, self._in_progress = most_of_client, Counter[str]()
         self._app, self._log, self._metrics, self._max_bytes = app, log, metrics, max_bytes
         self._larger, self._vary, self._both = larger, vary, frozenset(both)
 
@@ -80,10 +109,14 @@ class Edge:
 
     async def _answer(self, exchange: _Exchange) -> None:
         try:
-            if exchange.has_two_lengths:
+            if exchange.head_bytes > MAX_HEAD_BYTES:
+                await exchange.answer(partial(head_problem, HEAD_LIMIT))
+            elif exchange.has_two_lengths:
                 await exchange.answer(two_lengths_problem)
-            else:
+            elif self._most_of_client is None or exchange.scope.get("client") is None:
                 await self._app(exchange.inner, exchange.receive, exchange.send)
+            else:
+                await self._answer_in_turn(exchange, subscriber(exchange.scope["client"][0]), self._most_of_client)
         except _HeadersSentError:
             pass
         except asyncio.CancelledError:
@@ -96,12 +129,23 @@ class Edge:
                 raise
             await exchange.answer(unexpected_problem)
 
+    async def _answer_in_turn(self, exchange: _Exchange, client: str, most: int) -> None:
+        if exchange.is_http and self._in_progress[client] >= most:  # streams have their own limit
+            await exchange.answer(partial(crowded_problem, most))
+            return
+        self._in_progress[client] += exchange.is_http
+        try:
+            await self._app(exchange.inner, exchange.receive, exchange.send)
+        finally:
+            self._in_progress[client] -= exchange.is_http
+            if not self._in_progress[client]:
+                del self._in_progress[client]
+
     def _note(self, exchange: _Exchange, seconds: float) -> None:
         scope, status = exchange.scope, exchange.status
         method = scope.get("method", "WEBSOCKET")
-        route = getattr(exchange.inner.get("route"), "path", "unmatched")
+        known, route = operation_of(method, exchange.inner)
         if exchange.is_http:
-            known = method if method in _METHODS else "other"
             self._metrics.seconds.labels(known, route, str(status)).observe(seconds)
         level = "debug" if route in ("/healthz", "/readyz", "/metrics") else "info"
         getattr(self._log, level)(
@@ -128,6 +172,8 @@ class _Exchange:
         The received request, and the request that the application sees: a HEAD becomes a GET.
     status
         Status of the answer, or close code of the WebSocket; 0 until then.
+    head_bytes
+        Length of the path, query and headers.
     has_two_lengths
         Whether the request has a Content-Length and a Transfer-Encoding. A proxy may then see other requests than this server.
         This may be request smuggling, so the connection is closed (RFC 9112, section 6.3).
@@ -135,6 +181,8 @@ class _Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(reversed(list(scope["headers"])))  # the first of repeated headers
+        self.head_bytes = len(scope["query_string"]) + len(scope.get("raw_path") or b"")
+        self.head_bytes += sum(len(name) + len(value) for name, value in scope["headers"])
         wanted_id = headers.get(b"x-request-id", b"")
         self.request_id = wanted_id.decode() if _REQUEST_ID.fullmatch(wanted_id) else token_hex(8)
         scope.setdefault("state", {})["request_id"] = self.request_id

@@ -3,123 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
-import h11
 import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clvlab.arena.application import Application
 from clvlab.base.invocation import command
 from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
+from clvlab_service.connections import Connections, Listener, StreamProtocol, TimedProtocol
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.errors import install_error_handlers
 from clvlab_service.lifespan import open_application, opening_of
-from clvlab_service.middleware import Edge
+from clvlab_service.middleware import MAX_HEAD_BYTES, Edge
 from clvlab_service.routers import operations
 from clvlab_service.settings import LOOPBACK, Settings
 from clvlab_service.telemetry import RequestMetrics, forward_uvicorn, logger
-
-# HTTP/1.1 with time-outs: a client that sends slowly or nothing is disconnected soon.
-
-
-class TimedProtocol(H11Protocol):
-    """The server's protocol, with time-outs for receiving a request. The server itself closes idle connections.
-
-    Parameters
-    ----------
-    headers_s
-        Maximal time for the headers of a request, from its first byte or from the connection.
-    body_s
-        Longest pause of a body while the service waits for it.
-    """
-
-    def __init__(self, *arguments: Any, headers_s: float, body_s: float, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._headers_s, self._body_s = headers_s, body_s
-        self._timer: asyncio.TimerHandle | None = None
-        self._in_headers = self._upgraded = False
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_headers()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
-        super().connection_lost(exc)
-
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        self._upgraded = True
-        self._stop()
-        super().handle_websocket_upgrade(event)
-
-    def handle_events(self) -> None:
-        super().handle_events()
-        if self._upgraded:
-            return
-        if self.conn.their_state is h11.IDLE:
-            if self.timeout_keep_alive_task is None:  # otherwise no byte of the next request has arrived
-                self._await_headers()
-        elif self.conn.their_state is h11.SEND_BODY:
-            self._stop()
-            self._timer = self.loop.call_later(self._body_s, self._body_pauses)
-        else:
-            self._stop()
-
-    def _await_headers(self) -> None:
-        if not self._in_headers:  # otherwise the time began with the first byte
-            self._stop()
-            self._in_headers = True
-            self._timer = self.loop.call_later(self._headers_s, self._give_up)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._in_headers = None, False
-
-    def _body_pauses(self) -> None:
-        if self.flow.read_paused or self.cycle.waiting_for_100_continue:  # the server itself is pausing
-            self._timer = self.loop.call_later(self._body_s, self._body_pauses)
-        else:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        self._stop()
-        if self.transport.is_closing():
-            return
-        cycle = self.cycle if self.cycle is not None and not self.cycle.response_complete else None
-        silent = cycle is None and not self.conn.trailing_data[0]  # no request has begun
-        if not silent and not (cycle is not None and cycle.response_started):
-            self._answer(HTTPStatus.REQUEST_TIMEOUT)
-        if cycle is not None:
-            cycle.disconnected = True
-            cycle.message_event.set()
-        self.transport.close()
-
-    def _answer(self, status: HTTPStatus) -> None:
-        body = b"the request did not arrive in time"
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-        headers.append((b"content-length", str(len(body)).encode()))
-        for event in (
-            h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-
 
 # The worker: it performs the jobs of a store, and serves only health and metrics.
 
@@ -156,6 +67,10 @@ _LAST_ANSWERS_S = 1
 _KEPT_S = 15
 """Clients keep idle connections for 5 seconds. If the server closed them as early, it could miss a request on its way."""
 _UNREAD_MS = 30_000
+_BACKLOG = 4096  # connections that wait to be accepted; the kernel may allow fewer
+_ACCEPTED_AT_ONCE = 64  # between two looks at the requests of others
+_OTHER_FILES = 512  # of the database, packs, uploads and live runs
+_STREAM_MESSAGE_BYTES = 1024  # clients of streams have nothing to send
 
 
 def serve(
@@ -244,6 +159,8 @@ def work(host: str, health_port: int | None, say: Callable[[str], None]) -> None
 
 def _run(app: FastAPI, settings: Settings, socks: list[socket.socket], ready: Callable[[], None]) -> None:
     """Run an app until interrupted, on these sockets or on none."""
+    _allow_files(settings)
+    os.umask(0o077)  # whatever file it writes is its own
     start = _Start(app)
 
     def announce() -> None:
@@ -252,7 +169,7 @@ def _run(app: FastAPI, settings: Settings, socks: list[socket.socket], ready: Ca
 
     forward_uvicorn(None)  # it would log a failed start with a traceback; the caller prints the reason in one line
     try:
-        _Server(_config(start, settings), app, settings.shutdown_s, announce).run(sockets=socks)
+        _Server(app, settings, announce, start).run(sockets=socks)
     except SystemExit:
         if start.failure is None:
             raise
@@ -262,22 +179,40 @@ def _run(app: FastAPI, settings: Settings, socks: list[socket.socket], ready: Ca
             sock.close()
 
 
-def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+def _config(app: ASGIApp, settings: Settings, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=cast(
-            "type[asyncio.Protocol]",
-            partial(TimedProtocol, headers_s=settings.header_timeout_s, body_s=settings.body_timeout_s),
-        ),
+        http=cast("type[asyncio.Protocol]", partial(TimedProtocol, connections=connections, settings=settings)),
+        ws=cast("type[asyncio.Protocol]", partial(StreamProtocol, connections=connections)),
+        ws_max_size=_STREAM_MESSAGE_BYTES,
         log_level="warning",
         log_config=None,
         access_log=False,  # the service has its own, with request ids
         ws_per_message_deflate=False,  # it would compress every message once per watcher
         proxy_headers=False,  # the service has its own setting of proxies
         lifespan="on",
+        backlog=_ACCEPTED_AT_ONCE,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         timeout_keep_alive=_KEPT_S,
         timeout_graceful_shutdown=settings.shutdown_s + _LAST_ANSWERS_S,
     )
+
+
+def _allow_files(settings: Settings) -> None:
+    """Let the process open a file for each connection; otherwise the server would accept none for a second at a time."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    needed = settings.max_connections + 2 * _ACCEPTED_AT_ONCE + _OTHER_FILES
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY not in (allowed, most) and needed > most:
+        raise SettingsError(
+            f"CLVLAB_MAX_CONNECTIONS={settings.max_connections} needs {needed} open files, and this process may have {most}: "
+            "raise its limit (LimitNOFILE of systemd, ulimit -n), or lower the setting"
+        )
+    if allowed != resource.RLIM_INFINITY and needed > allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
 
 
 class _Start:
@@ -299,12 +234,17 @@ class _Start:
 class _Server(uvicorn.Server):
     """A server that reports when it accepts requests, and ends within its time limit."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, shutdown_s: int, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._app, self._shutdown_s, self._ready = app, shutdown_s, ready
+    def __init__(self, app: FastAPI, settings: Settings, ready: Callable[[], None], served: ASGIApp | None = None) -> None:
+        self._connections = Connections(settings, app.state.metrics)
+        super().__init__(_config(served or app, settings, self._connections))
+        self._app, self._shutdown_s, self._ready = app, settings.shutdown_s, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for sock in sockets or ():
+            if isinstance(sock, Listener):
+                sock.connections = self._connections
+            sock.listen(_BACKLOG)  # the event loop would accept as many at a time as it lets wait
         if not self.should_exit:  # otherwise it was told to stop in the meantime
             self._ready()
 
@@ -328,7 +268,7 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     The protocol is passed because asyncio turns off Nagle's algorithm only then; otherwise each answer waits 40 ms.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)[0]
-    sock = socket.socket(family, kind, protocol)
+    sock = Listener(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if sys.platform == "linux":  # connections inherit it, so a client that stops reading is disconnected
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)

@@ -31,6 +31,9 @@ class Settings(BaseSettings):
     database_idle_s: float = Field(default=60, gt=0, description="seconds any other transaction may be idle")
     database_statement_s: float = Field(default=60, gt=0, description="seconds a PostgreSQL statement may take")
     database_peer_s: float = Field(default=10, ge=1, description="seconds PostgreSQL may leave sent data unacknowledged")
+    database_answer_s: float = Field(
+        default=5, gt=0, description="seconds PostgreSQL may be silent before it is asked whether it is there"
+    )
     packs: Path | None = Field(default=None, description="folder of the pack catalog; the bundled packs by default")
     job_workers: int = Field(
         default=2,
@@ -64,6 +67,9 @@ class Settings(BaseSettings):
     checkpoint_file: Path | None = Field(
         default=None,
         description="file outside the database for the newest published checkpoint; a log that lacks it is not written to",
+    )
+    backups: Path | None = Field(
+        default=None, description="folder of backups; `/metrics` has the age of its newest file, so that an alert can tell"
     )
     log_witness: str | None = Field(
         default=None,
@@ -103,9 +109,21 @@ class Settings(BaseSettings):
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
     upload_timeout_s: int = Field(default=60, ge=1, description="seconds the verification of an upload may take")
     upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")
-    upload_receive_s: float = Field(default=600, gt=0, description="seconds an upload may take to arrive")
+    upload_receive_s: float = Field(default=3_600, gt=0, description="seconds an upload may take to arrive")
     header_timeout_s: float = Field(default=10, gt=0, description="seconds the headers of a request may take to arrive")
-    body_timeout_s: float = Field(default=30, gt=0, description="seconds a request body may pause")
+    body_timeout_s: float = Field(
+        default=30, gt=0, description="seconds a request body may pause, and may be late by in all at the least rate"
+    )
+    body_min_rate: float = Field(default=1_000, gt=0, description="least rate of a request body, in bytes per second")
+    max_connections: int = Field(
+        default=1_000, ge=1, description="open connections to this process; beyond it the longest idle one is closed, or 503"
+    )
+    max_client_connections: int = Field(
+        default=100,
+        ge=1,
+        description="open connections of one address, in the same way, but not of a trusted proxy: its clients have as many "
+        "requests in progress each, then 503; IPv6 addresses of one /64 count as one",
+    )
     upload_workers: int = Field(default=1, ge=1, le=64, description="uploads verified at once")
     upload_queue: int = Field(default=4, ge=0, le=10_000, description="uploads that may wait; beyond it 503")
     public_workers: int = Field(default=2, ge=1, le=64, description="public backtests run at once")

@@ -68,6 +68,13 @@ class RequestMetrics:
             "clvlab_http_request_seconds", "Time to answer.", labels, buckets=_BUCKETS, registry=self.registry
         )
         self.in_flight = Gauge("clvlab_http_requests_in_flight", "Requests being answered.", registry=self.registry)
+        self.connections = Gauge("clvlab_connections_open", "Connections open.", registry=self.registry)
+        self.crowded = Counter(
+            "clvlab_connections_over_limit",
+            "Connections that came beyond the limit of one `client`, or of `all`.",
+            ("of",),
+            registry=self.registry,
+        )
         self.streams = Gauge("clvlab_streams_open", "WebSocket streams open.", registry=self.registry)
         self.pending = Gauge("clvlab_pool_pending", "Computations running or waiting.", ("pool",), registry=self.registry)
         self.jobs = Gauge("clvlab_jobs", "Background jobs by status.", ("status",), registry=self.registry)
@@ -83,7 +90,25 @@ class RequestMetrics:
             ("kind",),
             registry=self.registry,
         )
+        self.job_age = Gauge(
+            "clvlab_job_age_seconds",
+            "How old the oldest unfinished job is, however often it was tried.",
+            ("kind",),
+            registry=self.registry,
+        )
+        self.failed = Gauge("clvlab_jobs_failed", "Failed jobs by kind.", ("kind",), registry=self.registry)
         self.stored = Gauge("clvlab_stored_bytes", "Used space in the store.", ("of",), registry=self.registry)
+        self.budget = Gauge("clvlab_budget_bytes", "Limits of used space, as set.", ("of",), registry=self.registry)
+        self.free = Gauge("clvlab_disk_free_bytes", "Free space under each folder.", ("of",), registry=self.registry)
+        self.log_behind = Gauge(
+            "clvlab_log_behind",
+            "Whether the run log lacks published entries, so that writes are refused.",
+            registry=self.registry,
+        )
+        self.checkpoint_storable = Gauge(
+            "clvlab_checkpoint_storable", "Whether the file of the newest checkpoint can be written.", registry=self.registry
+        )
+        self.backup_age = Gauge("clvlab_backup_age_seconds", "Age of the newest backup.", registry=self.registry)
         self.log_entries = Gauge("clvlab_log_entries", "Length of the run log.", registry=self.registry)
         self.feed = Gauge(
             "clvlab_feed",
@@ -93,6 +118,11 @@ class RequestMetrics:
         )
         self.store_up = Gauge("clvlab_store_up", "Whether the store answered within a second.", registry=self.registry)
         self.refused = Counter("clvlab_pool_refused", "Computations refused.", ("pool",), registry=self.registry)
+        self.problems = Counter("clvlab_problems", "Problems by cause.", ("cause", "method", "route"), registry=self.registry)
+
+    def note_problem(self, cause: str, method: str, route: str) -> None:
+        """Count a problem: the last part of its type, and the operation that it answers."""
+        self.problems.labels(cause, method, route).inc()
 
     def take_lanes(self, lanes: Mapping[str, int]) -> None:
         """Set the numbers of jobs that this process performs at once."""
@@ -102,19 +132,29 @@ class RequestMetrics:
     def store(self, found: Measures | None) -> None:
         """Set the figures of the store; ``None`` if it did not answer."""
         self.store_up.set(found is not None)
-        for gauge in (self.jobs, self.queue_age, self.stored, self.feed):
+        labelled = (self.jobs, self.failed, self.queue_age, self.job_age, self.stored, self.budget, self.free, self.feed)
+        for gauge in labelled:
             gauge.clear()
-        self.log_entries.set(math.nan if found is None else found.log_entries)
+        plain = (self.log_entries, self.log_behind, self.checkpoint_storable, self.backup_age)
+        values: tuple[float | None, ...] = (None,) * len(plain)
         if found is not None:
-            gauges = (
-                (self.jobs, found.jobs),
-                (self.queue_age, found.queue_age_s),
-                (self.stored, found.stored_bytes),
-                (self.feed, _of_feed(found)),
+            values = found.log_entries, found.log_is_behind, found.checkpoint_is_storable, found.backup_age_s
+        for gauge, value in zip(plain, values, strict=True):
+            gauge.set(math.nan if value is None else value)
+        if found is not None:
+            each: tuple[Mapping[str, float], ...] = (
+                found.jobs,
+                found.failed_jobs,
+                found.queue_age_s,
+                found.job_age_s,
+                found.stored_bytes,
+                found.budget_bytes,
+                found.free_bytes,
+                _of_feed(found),
             )
-            for gauge, values in gauges:
-                for label, value in values.items():
-                    gauge.labels(label).set(value)
+            for gauge, by_label in zip(labelled, each, strict=True):
+                for label, measured in by_label.items():
+                    gauge.labels(label).set(measured)
 
 
 def _of_feed(found: Measures) -> dict[str, float]:

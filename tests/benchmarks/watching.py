@@ -23,7 +23,7 @@ from typing import Any
 
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
-from clvlab_service.server import _bound_socket, _config, _Server
+from clvlab_service.server import _bound_socket, _Server
 from clvlab_service.settings import Settings
 from websockets.asyncio.client import connect
 
@@ -125,10 +125,11 @@ def _p99(took: Sequence[float]) -> float:
 def _serving(folder: Path, every_s: float) -> Iterator[tuple[Owner, _Matches, str]]:
     trust = {"jwt_public_key_file": public_key_file(folder), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     streams = {"max_streams": 10_000, "max_client_streams": 10_000}
+    streams |= {"max_connections": 20_000, "max_client_connections": 20_000}
     settings = Settings(log_level="error", devfeed=True, live_folder=folder / "live", **trust, **streams)
     app = create_app(settings)
     sock, ready = _bound_socket("127.0.0.1", 0), threading.Event()
-    server = _Server(_config(app, settings), app, settings.shutdown_s, ready.set)
+    server = _Server(app, settings, ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
     port = sock.getsockname()[1]

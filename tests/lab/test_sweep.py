@@ -2,16 +2,21 @@ import matplotlib as mpl
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 import clvlab as cl
 from clvlab.errors import AgentError, ExecutorError, StatisticsError
+from clvlab.report.headline import headline_of
 from clvlab.statistics import cluster_mean
 from clvlab.statistics.measures import MEASURES
 from tests.factories import AUDITED
+from tests.length import length
 
 mpl.use("Agg")
 
+FIXTURES = range(90_000_000, 90_000_012)  # of the starter pack
 GRID = {"warmup_ticks": [10, 20, 40], "cooldown_s": [0, 3600]}
 
 
@@ -44,6 +49,28 @@ def test_the_best_point_seals_to_the_scores_of_the_trial(found):
     assert found.frame["mean_clv_bps"][best.number] == found.frame["mean_clv_bps"].max()
     assert sealed.scores.drop("in_gap").equals(best.scores)
     assert sealed.run.verify().passed
+
+
+@settings(max_examples=length(10, 150))
+@given(st.data())
+def test_a_trial_and_its_sealed_run_have_one_mean_and_the_law_s_differs_by_entries_at_the_closing_message_alone(data):
+    template, name = data.draw(st.sampled_from([("cumulative-drift", "cooldown_s"), ("baseline", "warmup_ticks")]))
+    grid = {name: data.draw(st.lists(st.integers(1, 4000), min_size=1, max_size=2, unique=True))}
+    fixtures = data.draw(st.none() | st.lists(st.sampled_from(FIXTURES), min_size=1, unique=True))
+    markets = st.sampled_from([("",), ("1X2",), ("OVERUNDER", "1X2")])
+    window = cl.Window(min_clv_horizon_s=data.draw(st.sampled_from([0, 60, 3600])), market_allowlist=data.draw(markets))
+    policy = cl.PolicyEnvelope(market_allowlist=data.draw(markets), max_orders=data.draw(st.none() | st.integers(1, 9)))
+
+    found = cl.sweep("starter", template, grid, fixtures=fixtures, window=window, policy=policy, progress=False)
+
+    for row, trial in zip(found.frame.iter_rows(named=True), found.sources, strict=True):
+        sealed = trial.seal()
+        headline, law = headline_of(sealed.source), sealed.report["metrics"]
+        assert (row["mean_clv_bps"], row["n"]) == (headline.clv.mean, headline.clv.n)
+        left = law["action_count"] - row["n"]
+        assert left == sealed.scores.filter(pl.col("reason") == "scored", "at_close").height
+        assert (law["avg_clv_bps"] or 0) * law["action_count"] == pytest.approx((row["mean_clv_bps"] or 0) * row["n"], abs=1e-6)
+        assert (f"without the {left:,} at the closing message" in repr(sealed)) == (left > 0)
 
 
 def test_earlier_trials_are_on_record_and_deflate(found):

@@ -58,6 +58,10 @@ def test_witness_signs_the_time_too():
     assert open_note(write_note(TEXT, later), WITNESS.verifier)[1] == (WITNESS.verifier,)
 
 
+def test_new_key_is_that_of_a_witness_only_if_it_is_asked_for():
+    assert [Signer.new("example", **asked).verifier.is_witness for asked in ({}, {"witness": True})] == [False, True]
+
+
 def test_key_of_the_same_name_is_another_key():
     other = Signer("log.example", 1, bytes(32))
 

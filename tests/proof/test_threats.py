@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from dataclasses import replace
 
 import pytest
 from solders.keypair import Keypair
@@ -15,7 +16,8 @@ from clvlab.law.clv import scores
 from clvlab.law.positions import positions
 from clvlab.log.bundles import Trust
 from clvlab.log.note import Signer, Verifier, write_note
-from clvlab.proof import clv_verify
+from clvlab.proof import clv_verify, events
+from clvlab.proof import verify as verifier
 from clvlab.proof.bundle import bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.proof.events import score_lines
@@ -47,6 +49,21 @@ def resealed(run, events):
         commit_index=run.commit_index,
     )
     return SealedRun(run.run_id, events, rows, canonical(bound))
+
+
+@pytest.mark.parametrize("lines", [1, 8192])
+@pytest.mark.parametrize(
+    "altered", [lambda rows: rows.replace(b'"seq":1,', b'"seq":2,', 1), lambda rows: rows + b"{}\n", lambda rows: rows[:0]]
+)
+def test_scores_of_a_large_run_are_compared_byte_by_byte(monkeypatch, altered, lines):
+    monkeypatch.setattr(verifier, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(events, "_BATCH_ROWS", lines)
+    run = make_mixed_run().sealed
+    forged = replace(run, scores=altered(run.scores))
+    assert forged.scores != run.scores
+
+    assert verifier.verify(run).passed
+    assert verifier.verify(forged).checks["metrics_recomputed"].verdict == "fail"
 
 
 def without_decision(events, seq):

@@ -10,7 +10,7 @@ import httpx2
 import uvicorn
 from clvlab_service.app import create_app
 from clvlab_service.dev import AUDIENCE, ISSUER, dev_token, public_key_file
-from clvlab_service.server import _bound_socket, _config, _Server
+from clvlab_service.server import _bound_socket, _Server
 from clvlab_service.settings import Settings
 from fastapi import FastAPI
 
@@ -61,7 +61,7 @@ def stoppable(settings):
     """The server of ``clvlab serve`` on a thread; gives its URL and what ends it, which returns how long that took."""
     app = create_app(settings)
     sock, ready = _bound_socket("127.0.0.1", 0), threading.Event()
-    server = _Server(_config(app, settings), app, settings.shutdown_s, ready.set)
+    server = _Server(app, settings, ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     thread.start()
 

@@ -242,13 +242,16 @@ def test_a_list_names_its_next_page_unless_there_is_none_and_head_does_too(api, 
 def test_objects_that_have_a_life_say_whose_they_are_and_when_they_were_made_and_changed(api, made, lists):
     path = lists["runtime events"][0].removesuffix("/runtime-events")
     state, backtest = api.get(f"/competitions/{made[4]}"), api.get("/backtests", limit=1)["backtests"][0]
+    listed = {one["competition_id"]: one for one in api.get("/competitions", owner=ALICE, status="FINALIZED", limit=200)}
+    instances = {one["instance_id"]: one for one in api.get("/agents/instances", by=api.alice, limit=200)["instances"]}
+    listed_runs = {one["run_id"]: one for one in api.get("/runs", owner=ALICE, limit=200)["runs"]}
     found = {
         "competition": (ALICE, state),
-        "competition in a list": (ALICE, api.get("/competitions", owner=ALICE, status="FINALIZED")[0]),
+        "competition in a list": (ALICE, listed[made[4]]),
         "run": (ALICE, api.get(f"/runs/{state['run_id']}")["run"]),
-        "run in a list": (ALICE, api.get("/runs", owner=ALICE)["runs"][0]),
+        "run in a list": (ALICE, listed_runs[state["run_id"]]),
         "instance": (ALICE, api.get(path, by=api.alice)),
-        "instance in a list": (ALICE, api.get("/agents/instances", by=api.alice)["instances"][0]),
+        "instance in a list": (ALICE, instances[path.rpartition("/")[2]]),
         "backtest": ("anonymous", api.get(f"/backtests/{backtest['backtest_id']}")),
         "backtest in a list": ("anonymous", backtest),
     }
@@ -256,6 +259,10 @@ def test_objects_that_have_a_life_say_whose_they_are_and_when_they_were_made_and
     for name, (owner, one) in found.items():
         assert one["owner"] == owner, name
         assert 10**12 < one["created_ts_ms"] <= one["updated_ts_ms"] < 10**13, name
+        alone = found[name.removesuffix(" in a list")][1]
+        assert [one[key] for key in ("created_ts_ms", "updated_ts_ms")] == [
+            alone[key] for key in ("created_ts_ms", "updated_ts_ms")
+        ]
 
 
 def test_every_change_of_a_competition_dates_it(api):

@@ -30,6 +30,7 @@ def ids(api):
         "instance_id": deployed["instance_id"],
         "pack_id": "starter",
         "agent_id": "absent",
+        "upload_id": "absent",
         "name": "baseline",
         "seq": "1",
         "first": "0",

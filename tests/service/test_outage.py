@@ -2,21 +2,19 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest.mock import patch
 from uuid import uuid4
 
 import httpx2
-import psutil
 import pytest
 from clvlab_service.routers import operations
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
-from tests.postgres import say
+from tests.postgres import frozen, say
 from tests.service.serving import BACKTEST, BOUND, api, assert_problem
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -55,20 +53,6 @@ def test_a_lost_database_is_503_with_retry_after_and_the_process_is_alive(lost):
     assert "clvlab_jobs{" not in measured
 
 
-@contextmanager
-def frozen(server):
-    """Stop a PostgreSQL server and all that serve its connections, as a paused machine does."""
-    root = psutil.Process(server.get_pid())
-    processes = [root, *root.children(recursive=True)]
-    for process in processes:
-        process.suspend()
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.resume()
-
-
 def test_health_tells_the_truth_of_a_frozen_database_while_all_else_waits(own_postgres, keys):
     with api(keys, own_postgres.get_uri()) as served:
         before = served.get("/readyz")
@@ -79,6 +63,31 @@ def test_health_tells_the_truth_of_a_frozen_database_while_all_else_waits(own_po
             assert not any(one.done() for one in stuck), "the database was not frozen"
         assert [one.result().status_code for one in stuck] == [200] * 4
         assert served.get("/readyz") == before
+
+
+def test_no_call_waits_for_a_frozen_database(own_postgres, keys):
+    with api(keys, own_postgres.get_uri(), database_answer_s=0.5) as served:
+        created, run_id = served.started()[0], served.started()[1]["run_id"]
+        calls = [
+            (served.nobody, "GET", "/leaderboard", None),
+            (served.nobody, "GET", "/competitions", None),
+            (served.nobody, "GET", f"/competitions/{created}/events", None),
+            (served.nobody, "GET", f"/runs/{run_id}", None),
+            (served.nobody, "GET", f"/runs/{run_id}/decisions", None),
+            (served.nobody, "GET", "/log/entries?since=0", None),
+            (served.nobody, "POST", f"/runs/{run_id}/verify", None),
+            (served.nobody, "POST", "/backtests", BACKTEST | {"window_id": "new"}),
+            (served.alice, "GET", "/me", None),
+            (served.alice, "POST", "/competitions", BOUND),
+        ]
+        with ThreadPoolExecutor(len(calls)) as threads, frozen(own_postgres):
+            asked = [threads.submit(client.request, method, path, json=body) for client, method, path, body in calls]
+            for (_, method, path, _), one in zip(calls, asked, strict=True):
+                assert one.result().status_code == 503, (method, path)
+                assert "retry-after" in one.result().headers
+
+        until(lambda: served.nobody.get("/leaderboard").is_success)
+        served.post("/competitions", BOUND)
 
 
 def test_health_needs_no_thread_that_other_requests_can_take(store, keys):

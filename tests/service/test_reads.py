@@ -130,7 +130,9 @@ def runs(api):
     """All runs there are, after some of every kind."""
     api.started()
     api.post("/agents/deploy", DEPLOY | {"pack_id": "season"}, by=api.bob)
-    api.post("/backtests", {"pack_id": "starter", "fixture_id": FIXTURE, "window_id": "r", "market_allowlist": [""]})
+    body = {"pack_id": "starter", "fixture_id": FIXTURE, "window_id": "r", "market_allowlist": [""]}
+    api.post("/backtests", body, by=api.nobody)
+    api.post("/backtests", body | {"min_clv_horizon_s": 63})
     return listed(api)
 
 
@@ -154,6 +156,7 @@ def listed(api, **query):
         {"owner": ALICE, "pack_id": "starter", "kind": "competition"},
         {"pack_id": "season"},
         {"owner": "anonymous", "kind": "backtest"},
+        {"owner": ALICE, "kind": "backtest"},
     ],
 )
 def test_runs_are_chosen_by_what_their_summaries_say(api, runs, chosen):

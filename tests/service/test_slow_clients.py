@@ -16,7 +16,7 @@ POST = b"POST /backtests HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r
 @pytest.fixture(scope="module")
 def timed(keys):
     """Host and port of a service that waits for nobody."""
-    with stoppable(make_settings(keys, header_timeout_s=HEADERS_S, body_timeout_s=BODY_S)) as (url, _):
+    with stoppable(make_settings(keys, header_timeout_s=HEADERS_S, body_timeout_s=BODY_S, body_min_rate=0.5)) as (url, _):
         yield "127.0.0.1", int(url.rpartition(":")[2])
 
 

@@ -180,7 +180,10 @@ def test_one_address_has_a_bounded_number_of_streams(keys):
         with connect(arena(served, created)), pytest.raises(ConnectionClosedError) as closed:
             texts(arena(served, created), additional_headers={"X-Forwarded-For": "203.0.113.9"})
 
-    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1013, "too many streams to one address")
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (
+        1013,
+        "too many streams to one address: CLVLAB_MAX_CLIENT_STREAMS=1",
+    )
 
 
 def test_behind_a_trusted_proxy_the_address_is_whom_it_names(keys):

@@ -98,9 +98,7 @@ class CompetitionLaunch:
             fixture bound now), ``binding_missing`` (no pack, and not exactly one verified in the catalog) or
             ``binding_changed`` (pack missing or changed since it was bound).
         """
-        with self.database.read() as connection:
-            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
-        require_startable(row)
+        row = self.check_startable(caller, competition_id)
         fixture = self.runner.fixture(row)
         with self.database.write() as connection:
             row = require_owned(rows.row(connection, competition_id, lock=True), competition_id, caller)
@@ -114,10 +112,13 @@ class CompetitionLaunch:
             row = require(rows.row(connection, competition_id), competition_id)
         return row["config"]["source_mode"] == "live"
 
-    def check_startable(self, caller: str, competition_id: str) -> None:
-        """Refuse a start that the competition's row does not allow; nothing changes."""
+    def check_startable(self, caller: str, competition_id: str) -> CompetitionRow:
+        """Refuse a start that the competition's row or a limit of its owner does not allow; nothing changes."""
         with self.database.read() as connection:
-            require_startable(require_owned(rows.row(connection, competition_id), competition_id, caller))
+            row = require_owned(rows.row(connection, competition_id), competition_id, caller)
+            require_startable(row)
+            self.runner.require_room(connection, row)
+        return row
 
     def settled_response(self, competition_id: str, run_id: str) -> CompetitionStartResponse:
         """Wait until a claimed run is over; perform it here if no other worker does. Blocks."""
@@ -160,6 +161,8 @@ class Competitions(CompetitionLaunch):
 
         ``owner``, the principal of the verified token, is the only source of ownership.
         """
+        with self.database.read() as connection:  # a refused draft opens no pack
+            self.caps.require_draft(connection, owner)
         competition_id, now = competition_id or "comp_" + self.new_id(), self.clock()
         values = {
             "competition_id": competition_id,

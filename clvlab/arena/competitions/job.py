@@ -52,6 +52,13 @@ class CompetitionStarts:
     caps: Caps
     live: LiveFeed
 
+    def require_room(self, connection: Connection, row: CompetitionRow) -> None:
+        """Refuse a start beyond a limit of its owner, before a pack is opened or a feed is asked."""
+        self.caps.require_start(connection, row["owner"])
+        if row["config"]["source_mode"] == "live":
+            self.caps.require_live(connection, row["owner"])
+        self.budget.require_room(connection, row["owner"])
+
     def fixture(self, row: CompetitionRow) -> Fixture | None:
         """Ask the feed for the fixture of a live competition, before its row is locked; ``None`` for a replay."""
         config = row["config"]

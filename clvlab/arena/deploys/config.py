@@ -32,7 +32,7 @@ Allowlist = Annotated[list[Entry], Field(max_length=MAX_ENTRIES)]
 
 
 FixtureId = Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
-FixtureIds = Annotated[list[FixtureId], Field(min_length=1, max_length=100_000)] | Literal["all"]
+FixtureIds = Annotated[list[FixtureId], Field(min_length=1, max_length=100_000, fail_fast=True)] | Literal["all"]
 """Fixtures of a pack, or all of it."""
 _SCOPE = re.compile("fixture|pack", re.IGNORECASE)
 

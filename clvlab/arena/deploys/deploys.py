@@ -210,6 +210,7 @@ class Deploys:
         if idempotency_key is not None and not 1 <= len(idempotency_key) <= _MAX_KEY_CHARS:
             message = f"must have 1 to {_MAX_KEY_CHARS} characters, not {len(idempotency_key)}"
             raise PreflightError([{"name": "idempotency_key", "ok": False, "message": message}])
+        self._require_room(owner, idempotency_key, live=body.get("source_mode") == "live")
         checked = preflight(body, self.catalog.seen_by(owner), self.live)
         config = checked.config
         fingerprint = None if config is None else config_hash_of(_agent(config).identity)
@@ -227,6 +228,16 @@ class Deploys:
                 raise
             return {**taken, **_unread(body, config)}, True
         return {**pick(DeployResponse, record), **_unread(body, config)}, False
+
+    def _require_room(self, owner: str, key: str | None, *, live: bool) -> None:
+        """Refuse a new deploy beyond a limit of its owner, before a pack is opened or a feed is asked."""
+        with self.database.read() as connection:
+            if key is not None and instances.key_row(connection, owner, key) is not None:
+                return
+            self.caps.require_deploy(connection, owner)
+            if live:
+                self.caps.require_live(connection, owner)
+            self.budget.require_room(connection, owner)
 
     def _prior(self, owner: str, key: str, fingerprint: str | None) -> DeployResponse | None:
         with self.database.read() as connection:
@@ -294,7 +305,7 @@ class Deploys:
         with self.database.read() as connection:
             record = _own_instance(connection, instance_id, caller)
             life = _life(connection, record)
-        return pick(AgentInstance, {**record, "run_status": life["status"], "updated_ts_ms": life["updated_ts_ms"]})
+        return pick(AgentInstance, {**life, **record, "run_status": life["status"]})
 
     def cancel(self, caller: str, instance_id: str) -> JobState:
         """Cancel the run of the caller's instance; ``TransitionError`` if it is over."""

@@ -16,6 +16,7 @@ from clvlab.errors import SourceError, UploadRefusedError
 from clvlab.packs.archives import UNPACKABLE, ArchiveEntry, tarred, zipped
 from clvlab.packs.manifest import DATA_FILES, DESCRIPTOR
 
+EMPTY = "the body is empty: send an archive of a pack, or a source file with its source"
 MAX_ENTRIES = 10_000
 MAX_DESCRIPTOR_BYTES = 4 << 20
 _SMALL_BYTES = 16 << 20
@@ -32,7 +33,7 @@ def unpack(archive: Path, folder: Path, max_bytes: int) -> None:
         magic = file.read(4)
         file.seek(0)
         if not magic:
-            raise UploadRefusedError("the body is empty: send an archive of a pack, or a source file with its source")
+            raise UploadRefusedError(EMPTY)
         folder.mkdir(parents=True)
         unpacked = _Unpacker(folder, max_bytes, packed_bytes)
         packing = "gzip" if magic[:2] == b"\x1f\x8b" else None

@@ -41,11 +41,19 @@ class Places:
         self._limits, self._lock = limits, Lock()
         self._taken: Counter[str] = Counter()
 
+    def require(self, owner: str) -> None:
+        """Raise ``BusyError`` if all places are taken."""
+        with self._lock:
+            self._require(owner)
+
+    def _require(self, owner: str) -> None:
+        if self._taken.total() >= self._limits.at_once or self._taken[owner] >= self._limits.at_once_of_owner:
+            raise BusyError(_RETRY_S)
+
     def take(self, owner: str) -> None:
         """Take a place; ``BusyError`` if all are taken."""
         with self._lock:
-            if self._taken.total() >= self._limits.at_once or self._taken[owner] >= self._limits.at_once_of_owner:
-                raise BusyError(_RETRY_S)
+            self._require(owner)
             self._taken[owner] += 1
 
     def free(self, owner: str) -> None:
@@ -74,7 +82,8 @@ class IncomingUpload:
             self.path = self._folder.path
             target = self.path / "given" / request.stored_name
             target.parent.mkdir()
-            self._file = target.open("xb")
+            target.touch(0o600, exist_ok=False)
+            self._file = target.open("wb")
             undone.pop_all()
 
     def write(self, chunk: bytes) -> None:

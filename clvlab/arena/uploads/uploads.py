@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -101,6 +102,7 @@ def _worker_answer(folder: Path, request: UploadRequest, limits: UploadLimits, t
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        umask=0o077 if os.name == "posix" else -1,
     )
     until = time.monotonic() + limits.timeout_s
     try:
@@ -154,10 +156,14 @@ class Uploads:
 
     def start(self) -> None:
         """Make the folder, and remove files of dead processes."""
-        self.limits.folder.mkdir(parents=True, exist_ok=True)
+        self.limits.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         remove_leftovers(self.limits.folder, ".unfinished-")  # also of older versions; files in use are locked
         if not can_lock_in():
             _log.warning("uploads are verified by a process that is not locked in: this system lacks Landlock or libseccomp")
+
+    def require_place(self, owner: str) -> None:
+        """Raise ``BusyError`` if no upload of an owner can be received now, before anything of it is."""
+        self._places.require(owner)
 
     def receive(self, owner: str, request: UploadRequest) -> IncomingUpload:
         return IncomingUpload(owner, request, self.limits, self._places)
@@ -258,7 +264,7 @@ class Uploads:
         UploadConflictError
             ``in_use``: an unfinished competition or an unsealed run uses the pack.
         """
-        target, trash, moved = self._home(owner) / pack_id, StagingPath(self.limits.folder), False
+        target, trash, moved = self._home(owner) / pack_id, ExitStack(), None
         try:
             with self.database.write() as connection:
                 rows.hold(connection, owner)
@@ -273,11 +279,10 @@ class Uploads:
                     raise until_over(error) if is_running else error
                 rows.delete(connection, owner, pack_id)
                 if target.exists():
-                    target.rename(trash.path / "pack")
-                    moved = True
+                    moved = target.rename(trash.enter_context(StagingPath(self.limits.folder)) / "pack")
         except BaseException:
-            if moved:
-                (trash.path / "pack").rename(target)
+            if moved is not None:
+                moved.rename(target)
             raise
         finally:
             trash.close()
@@ -302,6 +307,8 @@ class Uploads:
         with StagingPath(catalog.folder) as scratch:
             if not target.exists():  # otherwise an interrupted attempt has copied it
                 shutil.copytree(pack.folder, scratch / "pack")
+                for path in (scratch / "pack", *(scratch / "pack").rglob("*")):  # the catalog may be another user's to read
+                    path.chmod(0o755 if path.is_dir() else 0o644)
                 flush_all(scratch / "pack")
                 (scratch / "pack").rename(target)
                 flush(catalog.folder)

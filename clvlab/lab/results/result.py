@@ -20,6 +20,7 @@ from clvlab.lab.results.run import Run as SealedRunView
 from clvlab.lab.results.run import VerificationResult
 from clvlab.lab.validation import fixture_ids_argument
 from clvlab.law.metrics import rank
+from clvlab.law.schema import Reason
 from clvlab.packs import reader
 from clvlab.packs.views.view_file import view_file
 from clvlab.report.export import Exportable
@@ -352,7 +353,9 @@ class Result(Exportable):
     def __repr__(self) -> str:
         first = rank(self.read.outcomes).row(0, named=True)
         mean, count = first["mean_clv_bps"], first["action_count"]
-        summary = "no scored action" if mean is None else f"mean CLV {mean_clv(mean)} over {counted(count, 'scored action')}"
+        summary = "no scored action"
+        if mean is not None:
+            summary = f"mean CLV {mean_clv(mean)} over {counted(count, 'scored action')}{self._left_out(first['agent_id'])}"
         if len(self.parts) > 1:
             steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
             return f"{self._title}: {first['agent_id']} first, {summary}; next: {steps}"
@@ -364,6 +367,16 @@ class Result(Exportable):
         if mean is None and self.source.is_made and self._is_reported:
             steps = ".report['warnings'] says why, .scores, .run.verify()"
         return f"{self._title}: {summary}; next: {steps}"
+
+    def _left_out(self, agent_id: str) -> str:
+        """Say which scored decisions a sweep and a tear sheet leave out of the mean; empty if none are."""
+        scored = self.read.marked.filter(pl.col("agent_id") == agent_id, pl.col("reason") == Reason.SCORED)
+        kept = scored.filter(~pl.col("at_close"))["clv_bps"]
+        left = scored.height - kept.len()
+        if not left:
+            return ""
+        without = "none remains" if kept.is_empty() else f"{float(kept.sum()) / kept.len():+z.2f}"
+        return f" ({without} without the {left:,} at the closing message, as in a sweep)"
 
     def _repr_html_(self) -> Html:
         from clvlab.report.cards import agent_card

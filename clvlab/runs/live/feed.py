@@ -177,7 +177,7 @@ def live_settings(
 def _require_writable(folder: Path) -> None:
     """Create the folder of live runs now; otherwise a run would fail only long after its start."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             return
     except OSError as error:

@@ -42,7 +42,7 @@ class Journal:
             for line in path.read_bytes().splitlines():
                 self._read(line)
         self.last = max(self.known, default=-1)
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def _read(self, line: bytes) -> None:
         try:

@@ -104,7 +104,7 @@ def begin(request: LiveRequest, agents: Sequence[Agent], root: Path, now_ms: int
     fixture, origin_id = chosen(feed.fixtures(), request.fixture, now_ms, request.grace_s), f"live_{token_hex(16)}"
     spec = request.spec(feed, agents, origin_id, fixture, until)
     opened = OpenRun(spec, root / spec.run_id)
-    opened.folder.mkdir()
+    opened.folder.mkdir(mode=0o700)
     _write(opened.folder, {
         "question": key, "origin_id": origin_id, "fixture": fixture.model_dump(mode="json"), "until_ts_ms": until
     })  # fmt: skip

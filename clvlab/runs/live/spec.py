@@ -197,7 +197,7 @@ def follow(
     ``on_message`` receives new messages with their decisions, ``on_replay`` earlier ones. ``on_idle`` is called from time to
     time, and when a gap has ended; its errors end the run. ``DecisionError`` when all agents have failed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     feed, number = spec.feed, spec.fixture.fixture_id
     capture_id = spec.run_id.replace("run_", "cap_", 1)
     source = SOURCES[feed.name]

@@ -10,6 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
+from contextlib import suppress
 from io import BytesIO
 from itertools import islice, product
 from pathlib import Path
@@ -58,11 +59,17 @@ class KeptSums:
         return None if found is None or dict(found.schema) != POINT_SUMS else found.select(*FIXTURE_SUMS)
 
     def keep(self, path: Path, params: Params, sums: pl.DataFrame) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        """Keep the sums of a point; a warning if they can't be, as the search needs them only once."""
         unfinished = path.with_name(f".{token_hex(8)}")
         rows = sums.with_columns(point=pl.lit(path.stem), params=pl.lit(params_text(params))).select(*POINT_SUMS)
-        unfinished.write_bytes(derived_file(rows, self._owner(path)))
-        unfinished.replace(path)  # whole or not at all; after a power failure perhaps empty, and then computed again
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_bytes(derived_file(rows, self._owner(path)))
+            unfinished.replace(path)  # whole or not at all; after a power failure perhaps empty, and then computed again
+        except OSError as error:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+            warnings.warn(f"the sums of a search are not kept in {str(self._folder)!r}: {error.strerror}", stacklevel=2)
 
     def _owner(self, path: Path) -> str:
         return path.relative_to(self._folder).as_posix()

@@ -9,12 +9,14 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect
 
 from clvlab.errors import StoreError
+from clvlab.store.url import spoken
 
 __all__ = ["check", "downgrade", "upgrade"]
 
+_NONE = "None"  # revision of a database without tables of clvlab
 _FIRST = "0010"  # older schemas were never released
 _LAST_COMMIT = "dea3e48"  # its migrations lead from older schemas to ``_FIRST``
 
@@ -25,9 +27,16 @@ def upgrade(connection: Connection) -> str:
     Raises
     ------
     StoreError
-        A newer clvlab migrated the database, or its schema is older than the first one that can be upgraded.
+        A newer clvlab migrated the database, its schema is older than the first one that can be upgraded, or it is a file of
+        another program.
     """
-    _require_upgradable(_revision(connection))
+    found = _revision(connection)
+    _require_upgradable(found)
+    if found == _NONE and connection.dialect.name == "sqlite" and (others := inspect(connection).get_table_names()):
+        raise StoreError(
+            f"{spoken(connection.engine.url)} has tables of another program, such as {others[0]!r:.80}, and none was added: "
+            "name another file"
+        )
     try:
         command.upgrade(_config(connection), "head")
     except CommandError as error:

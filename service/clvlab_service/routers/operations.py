@@ -70,12 +70,21 @@ async def health() -> HealthResponse:
 
 @router.get("/readyz", operation_id="readiness", responses=problems())
 async def ready(application: ApplicationDep, pool: HealthPool) -> ReadinessResponse:
-    """Check that the store answers within a second. Other requests cannot delay this check."""
+    """Check that the store answers within a second. Other requests cannot delay this check.
+
+    A damaged or read-only store is 503 with a `reason`. While the run log is behind, the status is `reads_only`.
+    """
     try:
         found = await asyncio.wait_for(pool.share("ready", application.ready), _DEADLINE_S)
     except TimeoutError:
         raise StoreUnreachableError(f"the database did not answer within {_DEADLINE_S} s") from None
-    return {"status": "ok", "store": found["store"], "schema_version": found["schema_version"], "feed": found["feed"]}
+    return {
+        "status": "reads_only" if found["log"] == "behind" else "ok",
+        "store": found["store"],
+        "schema_version": found["schema_version"],
+        "feed": found["feed"],
+        "log": found["log"],
+    }
 
 
 _TEXT: Responses = {200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}}}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -20,8 +22,9 @@ from clvlab.api.runs import JobState
 from clvlab.arena.fixtures import FixtureFilter
 from clvlab.arena.jobs import OVER
 from clvlab.arena.tables import PAGE
-from clvlab.arena.uploads.intake import IncomingUpload
+from clvlab.arena.uploads.archive import EMPTY
 from clvlab.arena.uploads.requests import UploadRequest
+from clvlab.errors import UploadRefusedError
 from clvlab_service.deps import (
     JOB,
     LOCATION,
@@ -184,11 +187,20 @@ async def upload(
 
     It is verified before the answer, unless `Prefer` asks for an answer sooner.
     """
-    incoming, jobs, is_settled_here = await run_in_threadpool(application.uploads.receive, principal, about), None, True
+    uploads, ends_s = application.uploads, time.monotonic() + request.app.state.settings.upload_receive_s
+    uploads.require_place(principal)  # a refusal now costs nothing, and the client need not send the body
+    stream = request.stream()
+    async with _in_time(request, ends_s):
+        first = await anext((chunk async for chunk in stream if chunk), None)
+    if first is None:
+        raise UploadRefusedError(EMPTY)
+    incoming, jobs, is_settled_here = await run_in_threadpool(uploads.receive, principal, about), None, True
     try:
-        await _receive(request, incoming, request.app.state.settings.upload_receive_s)
+        async with _in_time(request, ends_s):
+            async for data in _pieces(first, stream):
+                await run_in_threadpool(incoming.write, data)
         if prefer.wait_s is None:
-            found, new = await pool.run(application.uploads.keep, incoming)
+            found, new = await pool.run(uploads.keep, incoming)
         else:
             jobs = application.upload_jobs
             with pool.place():
@@ -209,20 +221,22 @@ async def upload(
     return found
 
 
-async def _receive(request: Request, incoming: IncomingUpload, seconds: float) -> None:
+@asynccontextmanager
+async def _in_time(request: Request, ends_s: float) -> AsyncIterator[None]:
+    """Receive a part of a body until a time of the monotonic clock."""
     try:
-        async with asyncio.timeout(seconds):
-            async for data in _pieces(request.stream()):
-                await run_in_threadpool(incoming.write, data)
+        async with asyncio.timeout(ends_s - time.monotonic()):
+            yield
     except TimeoutError as error:
+        seconds = request.app.state.settings.upload_receive_s
         raise HTTPException(408, f"the body did not arrive in {seconds:g} s", {"Connection": "close"}) from error
     except ClientDisconnect as error:
         raise HTTPException(400, "the body was broken off") from error  # the client has left, so only the log has it
 
 
-async def _pieces(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _pieces(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Join the chunks of a body to pieces large enough for a write."""
-    pieces = bytearray()
+    pieces = bytearray(first)
     async for chunk in stream:
         pieces += chunk
         if len(pieces) >= _AT_ONCE:

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
@@ -18,14 +17,12 @@ from clvlab.arena.application import Application
 from clvlab.errors import ClvlabError, ShuttingDownError, UnknownCompetitionError
 from clvlab_service.errors import known_problem
 from clvlab_service.json_lists import EventPages
+from clvlab_service.middleware import subscriber
 from clvlab_service.pool import BoundedPool
 from clvlab_service.settings import Settings
 from clvlab_service.telemetry import RequestMetrics
 
 # Number of open streams, in all and from one address.
-
-
-_SUBSCRIBER_BITS = 64  # prefix of an IPv6 address; a client chooses the rest itself (RFC 6177)
 
 
 class StreamPlaces:
@@ -39,35 +36,23 @@ class StreamPlaces:
     def refusal(self, address: str | None) -> str | None:
         """Return the reason to refuse another stream to an address; ``None`` if there is a place."""
         if self._taken.total() >= self._most:
-            return "too many streams"
-        if address is not None and self._taken[_subscriber(address)] >= self._most_of_client:
-            return "too many streams to one address"
+            return f"too many streams: CLVLAB_MAX_STREAMS={self._most}"
+        if address is not None and self._taken[subscriber(address)] >= self._most_of_client:
+            return f"too many streams to one address: CLVLAB_MAX_CLIENT_STREAMS={self._most_of_client}"
         return None
 
     @contextmanager
     def taken(self, address: str | None) -> Iterator[None]:
         """Count one open stream; a connection without an address, such as a local socket, counts only in the total."""
-        subscriber = "" if address is None else _subscriber(address)
-        self._taken[subscriber] += 1
+        client = "" if address is None else subscriber(address)
+        self._taken[client] += 1
         try:
             with self._open.track_inprogress():
                 yield
         finally:
-            self._taken[subscriber] -= 1
-            if not self._taken[subscriber]:
-                del self._taken[subscriber]
-
-
-def _subscriber(address: str) -> str:
-    """Return the part of an address that its client can't change."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
-    if not isinstance(parsed, IPv6Address):
-        return address
-    mapped = parsed.ipv4_mapped  # a socket for IPv4 and IPv6 shows an IPv4 client in this form
-    return str(mapped or IPv6Network((int(parsed), _SUBSCRIBER_BITS), strict=False))
+            self._taken[client] -= 1
+            if not self._taken[client]:
+                del self._taken[client]
 
 
 _NORMAL, _INTERNAL_ERROR, _TRY_AGAIN_LATER = 1000, 1011, 1013  # RFC 6455, section 7.4.1, and the registry of close codes
@@ -97,6 +82,8 @@ class Connection:
         self._websocket, self._complete = websocket, complete
         settings: Settings = websocket.app.state.settings
         self._patience_s = settings.stream_send_timeout_s
+        self._places: StreamPlaces = websocket.app.state.stream_places
+        self._address = None if websocket.client is None else websocket.client.host
 
     async def deny(self, problem: Response) -> None:
         """Answer the handshake with a problem."""
@@ -104,6 +91,10 @@ class Connection:
 
     async def is_accepted(self, look: Callable[[str], object], subject: str) -> bool:
         """Look for the subject of the stream; accept the handshake if it exists, otherwise deny it."""
+        if self._refusal is not None:  # a stream without a place costs no look
+            if await _heard(self._websocket.accept()):
+                await self._close(_TRY_AGAIN_LATER, self._refusal)
+            return False
         try:
             await self._websocket.app.state.feeds.pool.run(look, subject)
         except ClvlabError as error:
@@ -111,19 +102,20 @@ class Connection:
             return False
         return await _heard(self._websocket.accept())
 
+    @property
+    def _refusal(self) -> str | None:
+        return self._places.refusal(self._address)
+
     async def serve(self, sending: Coroutine[Any, Any, None]) -> None:
         """Send until everything is sent or the client leaves."""
-        places: StreamPlaces = self._websocket.app.state.stream_places
-        client = self._websocket.client
-        address = None if client is None else client.host
-        refusal = places.refusal(address)
+        refusal = self._refusal  # places may have been taken during the look
         if refusal is not None:
             sending.close()
             await self._close(_TRY_AGAIN_LATER, refusal)
             return
         tasks = asyncio.create_task(sending), asyncio.create_task(self._wait_for_disconnect())
         try:
-            with places.taken(address):
+            with self._places.taken(self._address):
                 await self._until_either(*tasks)
         finally:
             for task in tasks:

@@ -1,7 +1,7 @@
 """Store all fixtures of a competition, and the owner of a requested backtest.
 
-Revision ID: 0014
-Revises: 0013
+Revision ID: 0013
+Revises: 0012
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from alembic import op
 from clvlab.errors import StoreError
 from clvlab.store.tables import Json, Name
 
-revision = "0014"
-down_revision = "0013"
+revision = "0013"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 
@@ -37,6 +37,6 @@ def downgrade() -> None:
         "AND (fixture_ids IS NOT NULL OR config LIKE '%fixture_ids%')"
     )
     if op.get_bind().execute(sa.text(query)).scalar():
-        raise StoreError("the database has competitions over several fixtures, of which schema 0013 would run only the first")
+        raise StoreError("the database has competitions over several fixtures, of which schema 0012 would run only the first")
     op.drop_column("competitions", "fixture_ids")
     op.drop_column("backtest_requests", "owner")
