@@ -179,7 +179,7 @@ def test_slow_answers(serve, scrapes):
 def test_refusals_and_the_room_that_has_run_out(serve, scrapes):
     with serve(max_public_run_bytes=6000) as served:
         for number in range(2):
-            served.post("/backtests", BACKTEST | {"window_id": f"w{number}"})
+            served.post("/backtests", BACKTEST | {"window_id": f"w{number}"}, by=served.nobody)
         for time_s in (0, 60):
             for number in range(5):
                 assert_problem(served.nobody.post("/backtests", json=BACKTEST | {"window_id": f"n{number}"}), 507)
@@ -192,7 +192,7 @@ def test_refusals_and_the_room_that_has_run_out(serve, scrapes):
 def test_room_that_runs_out_within_a_day_by_the_setting_of_the_service(serve, scrapes):
     with serve(max_public_run_bytes=100_000) as served:
         for hour in range(3):
-            served.post("/backtests", BACKTEST | {"window_id": f"w{hour}"})
+            served.post("/backtests", BACKTEST | {"window_id": f"w{hour}"}, by=served.nobody)
             scrape(scrapes, served, hour * HOUR_S)
 
     assert firing(scrapes) == {"RoomRunsOut"}

@@ -87,7 +87,8 @@ def test_witness_follows_the_log_over_http(proving, tmp_path):
 
 
 def test_log_of_a_service_is_audited_with_the_claims_of_its_bundles_and_the_card_says_the_same(proving):
-    runs = [proving.post("/backtests", BACKTEST | {"window_id": window})["run_id"] for window in "abc"]
+    asked = [proving.post("/backtests", BACKTEST | {"window_id": window}, by=proving.nobody) for window in "abc"]
+    runs = [one["run_id"] for one in asked]
     bundles = {run_id: proving.nobody.get(f"/runs/{run_id}/bundle").content for run_id in runs}
     card, standing = proving.get(f"/runs/{runs[1]}"), proving.get(f"/runs/{runs[1]}/log")
     verified = proving.post(f"/runs/{runs[1]}/verify", by=proving.nobody)

@@ -86,6 +86,26 @@ def test_what_would_lose_something_for_good_is_refused_and_changes_nothing(datab
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_competition_over_several_fixtures_keeps_its_schema_until_it_is_over(kind, request, tmp_path):
+    url = url_of(kind, request, tmp_path)
+    application = Application(url)
+    competition_id = make_competition(application, "baseline", fixture_ids=[90000000, 90000001])
+    database = Database(url)
+
+    with pytest.raises(StoreError, match="several fixtures"), database.write() as connection:
+        migrations.downgrade(connection, "0012")
+
+    application.competitions.start(ALICE, competition_id)
+    application.close()
+    with database.write() as connection:
+        migrations.downgrade(connection, "0012")
+    database.close()
+    again = Application(url)
+    assert again.competitions.state(competition_id)["status"] == "finalized"
+    again.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_rows_of_an_older_leaderboard_get_their_names_ranks_and_facts(kind, request, tmp_path):
     url = url_of(kind, request, tmp_path)
     application = Application(url)
