@@ -37,6 +37,54 @@ ProofMode = TypeAliasType(
 )
 
 
+def one_of(*values: str, description: str) -> Any:
+    """Describe a text of a closed set, for fields whose values other modules own and answers only repeat."""
+    return Field(description=description, json_schema_extra={"enum": list(values)})
+
+
+SourceMode = TypeAliasType("SourceMode", Annotated[str, one_of("replay", "live", description="Source of the prices of a run.")])
+ModeLabel = TypeAliasType(
+    "ModeLabel",
+    Annotated[
+        str, one_of("Backtest", "Live paper", description="`Backtest` for every replay, `Live paper` for every live run.")
+    ],
+)
+ExecutionMode = TypeAliasType(
+    "ExecutionMode",
+    Annotated[str, one_of("paper", "dry_run", description="`dry_run`: the policy is evaluated, but no venue is asked.")],
+)
+EndRule = TypeAliasType(
+    "EndRule", Annotated[str, one_of("pre_match", "fixed_duration", "manual_stop", description="What ends the window.")]
+)
+AnchorStatus = TypeAliasType(
+    "AnchorStatus", Annotated[str, one_of("not_anchored", "pending", "anchored", "failed", description="State of the anchor.")]
+)
+Action = TypeAliasType("Action", Annotated[str, one_of("BACK", "WAIT", description="Kind of an action.")])
+CloseKind = TypeAliasType(
+    "CloseKind",
+    Annotated[
+        str, one_of("in_running", "kickoff", "tape_end", "duration", "stop", description="What ended the fixture's window.")
+    ],
+)
+_REASONS = (
+    "wait_unscored",
+    "market_key_missing",
+    "side_missing",
+    "market_not_allowed",
+    "outside_window",
+    "entry_market_absent",
+    "entry_suspended",
+    "entry_side_missing",
+    "closing_market_absent",
+    "closing_suspended",
+    "closing_stale",
+    "closing_side_missing",
+    "pending_horizon",
+    "scored",
+)
+ScoreReason = TypeAliasType("ScoreReason", Annotated[str, one_of(*_REASONS, description="Why a decision is scored or not.")])
+
+
 @with_config(ConfigDict(extra="ignore"))
 class RequestFault(TypedDict):
     """A fault of one field of a body, or of one parameter."""
@@ -74,7 +122,23 @@ def ignored(names: Iterable[str]) -> BodyAnswer:
     return {"ignored": written} if written else {}
 
 
-# Bodies of health and readiness.
+# Bodies of the service itself: the index, the kinds of problems, health and readiness.
+
+
+class ProblemKind(Answer):
+    """A kind of problems; several statuses may share the type `about:blank`."""
+
+    status: int
+    type: Annotated[str, Field(examples=["urn:clvlab:problem:roster-full"])]
+    title: Annotated[str, Field(description="Phrase of the status.", examples=["Conflict"])]
+    meaning: Annotated[str, Field(description="When it occurs.", examples=["The roster has no free place."])]
+    documentation_url: Annotated[str, Field(description="Path of its description.", examples=["/problems#roster-full"])]
+
+
+class ProblemKindList(Answer):
+    """All kinds, by status."""
+
+    problems: list[ProblemKind]
 
 
 class HealthResponse(Answer):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 
-from clvlab.api.answer import Answer, Hash, JsonObject
+from clvlab.api.answer import Answer, EndRule, Hash, JsonObject
 from clvlab.api.runs import AgentIdentity, Checks, Metrics
 
 
@@ -22,7 +22,7 @@ class WindowInfo(Answer):
     """The scored part of the tape."""
 
     window_id: str
-    end_rule: str
+    end_rule: EndRule
     duration_s: int | None
     min_clv_horizon_s: int
     market_allowlist: list[str]

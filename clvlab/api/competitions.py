@@ -7,7 +7,18 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.api.answer import Answer, BodyAnswer, Hash, JsonObject, ProofMode, ReplayBinding
+from clvlab.api.answer import (
+    AnchorStatus,
+    Answer,
+    BodyAnswer,
+    ExecutionMode,
+    Hash,
+    JsonObject,
+    ProofMode,
+    ReplayBinding,
+    SourceMode,
+    one_of,
+)
 from clvlab.api.runs import ProofArtifactResponse, RunStatus
 
 # Bodies of deployed agents.
@@ -60,7 +71,7 @@ class InstanceRecord(Answer):
     config_hash: Hash
     policy_hash: Hash
     allowlists: JsonObject
-    run_mode: str
+    run_mode: SourceMode
     preflight: list[PreflightCheck]
     replay_binding: ReplayBinding | None
     run_id: str
@@ -134,10 +145,10 @@ class CompetitionConfigSnapshot(Answer):
     """The configuration as created."""
 
     competition_type: str
-    source_mode: str
+    source_mode: SourceMode
     market_scope: str
     roster_size: int
-    execution_mode: str
+    execution_mode: ExecutionMode
     pack_id: str | None
     fixture_id: int | None
     fixture_ids: NotRequired[list[int] | Literal["all"]]
@@ -194,7 +205,7 @@ class CompetitionStateResponse(CompetitionSummaryResponse):
     roster: list[RosterEntry]
     leaderboard: list[CompetitionLeaderboardRow]
     latest_seq: Annotated[int, Field(description="0 without events.")]
-    anchor_status: Annotated[str, Field(examples=["not_anchored"])]
+    anchor_status: AnchorStatus
     proof_card: ProofArtifactResponse | None
     execution: Execution | None
     replay_binding: ReplayBinding | None
@@ -209,11 +220,28 @@ class AgentErrorCause(Answer):
     message: Annotated[str, Field(description="First line of the error, without paths; at most 300 characters.")]
 
 
+_KINDS = (
+    "COMPETITION_STARTED",
+    "AGENT_ACTION",
+    "POLICY_VERDICT",
+    "LAW_RESULT",
+    "AGENT_ERROR",
+    "FEED_GAP",
+    "FEED_HEALTH",
+    "STATUS_CHANGED",
+    "SCORE_UPDATE",
+    "PROOF_ANCHOR",
+    "COMPETITION_FINALIZED",
+    "COMPETITION_FAILED",
+)
+EventKind = TypeAliasType("EventKind", Annotated[str, one_of(*_KINDS, description="What happened in a competition.")])
+
+
 class CompetitionEvent(Answer):
     """An entry of the event log; the stream sends the same objects."""
 
     seq: int
-    kind: Annotated[str, Field(examples=["SCORE_UPDATE"])]
+    kind: EventKind
     competition_id: str
     run_id: str | None
     ts: Annotated[int, Field(description="Time of appending, in milliseconds since 1970, UTC.")]
@@ -229,6 +257,6 @@ class DemoResponse(Answer):
 
     run_id: str
     competition_id: str
-    anchor_status: str
+    anchor_status: AnchorStatus
     leaderboard: list[CompetitionLeaderboardRow]
     proof_card: ProofArtifactResponse

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired, get_args
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from clvlab.api.answer import Answer, BodyAnswer, Hash, JsonObject
+from clvlab.api.answer import (
+    Action,
+    AnchorStatus,
+    Answer,
+    BodyAnswer,
+    CloseKind,
+    Hash,
+    JsonObject,
+    ModeLabel,
+    ScoreReason,
+    SourceMode,
+    one_of,
+)
 from clvlab.api.leaderboard import Confidence
 
 # Bodies of the decisions of a run.
@@ -23,7 +35,7 @@ class DecisionRow(Answer):
     side: str | None
     tick_seq: int
     ts_ms: int
-    action: Annotated[str, Field(examples=["BACK"])]
+    action: Action
     stake: int | None
     limit_odds_milli: int | None
     policy: Annotated[
@@ -31,13 +43,13 @@ class DecisionRow(Answer):
         Field(description="`null` for a WAIT. The policy decides execution, never the score."),
     ]
     valid: bool
-    reason: Annotated[str, Field(examples=["scored"])]
+    reason: ScoreReason
     entry_prob_bps: int | None
     odds_milli: Annotated[int | None, Field(description="Quote at entry.")]
     close_prob_bps: int | None
     clv_bps: Annotated[int | None, Field(description="`null` unless scored.")]
     edge_bps: int | None
-    close_kind: str | None
+    close_kind: CloseKind | None
     closing_age_ms: int | None
     confidence: Annotated[
         float | str | None,
@@ -66,9 +78,8 @@ RunStatus = TypeAliasType(
     ],
 )
 
-RunKind = TypeAliasType(
-    "RunKind", Annotated[Literal["competition", "deploy", "backtest", "live"], Field(description="What asked for a run.")]
-)
+_RUN_KINDS = Literal["competition", "deploy", "backtest", "live"]
+RunKind = TypeAliasType("RunKind", Annotated[_RUN_KINDS, Field(description="What asked for a run.")])
 
 
 class Checks(Answer):
@@ -98,7 +109,7 @@ class CheckDetails(Answer):
 class AnchorInfo(Answer):
     """The record of the anchor. The check `anchor` looks it up on the chain."""
 
-    status: Annotated[str, Field(examples=["not_anchored"])]
+    status: AnchorStatus
     signature: str | None
     cluster: Annotated[str, Field(examples=["devnet"])]
     explorer_url: str | None
@@ -139,13 +150,11 @@ class RunInfo(Answer):
 
     run_id: str
     owner: Annotated[str | None, Field(description="Who committed to the run; `null` before there was a log.")]
-    kind: Annotated[str | None, Field(description="What asked for the run: `competition`, `deploy`, `backtest` or `live`.")]
+    kind: Annotated[str, one_of(*get_args(_RUN_KINDS), description="What asked for the run.")] | None
     status: RunStatus
     cause: Annotated[str | None, Field(description="Why the run failed.")]
-    source_mode: str | None
-    mode_label: Annotated[
-        str | None, Field(description="`Backtest` for every replay, `Live paper` for every live run.", examples=["Backtest"])
-    ]
+    source_mode: SourceMode | None
+    mode_label: ModeLabel | None
     created_ts_ms: int | None
     sealed_ts_ms: int | None
     updated_ts_ms: Annotated[int | None, Field(description="When status, anchor or a verdict last changed.")]
@@ -165,7 +174,7 @@ class JobState(BodyAnswer):
     stage: Annotated[Literal["opening", "deciding", "sealing", "keeping"] | None, Field(description="In this order.")]
     done: int | None
     total: int | None
-    mode_label: NotRequired[Annotated[str, Field(description="Mode of the run.", examples=["Backtest"])]]
+    mode_label: NotRequired[ModeLabel]
     backtest_id: NotRequired[str]
     competition_id: NotRequired[str]
     instance_id: NotRequired[str]
@@ -189,7 +198,7 @@ class AgentIdentity(Answer):
     strategy_version: str
     config: JsonObject
     config_hash: Hash
-    proof_mode: str
+    proof_mode: Annotated[str, one_of("reproducible", "verified", description="As normalized when it registered.")]
     causality: str
     source_sha256: str | None
     reads: NotRequired[Annotated[list[ReadFile], Field(description="Files that the agent could read.")]]
@@ -300,7 +309,7 @@ class MarketState(Answer):
 class AgentAction(Answer):
     """The proposed action."""
 
-    type: Annotated[str, Field(examples=["BACK"])]
+    type: Action
     market_key: str | None
     side: str | None
     stake: int | None
@@ -313,10 +322,10 @@ class Recompute(Answer):
     recomputed_edge_bps: int | None
     clv_bps: int | None
     valid: bool
-    reason: Annotated[str, Field(examples=["scored"])]
+    reason: ScoreReason
     entry_prob_bps: int | None
     close_prob_bps: int | None
-    close_kind: str | None
+    close_kind: CloseKind | None
     closing_age_ms: int | None
 
 
@@ -367,10 +376,10 @@ class RunSummary(Answer):
     """A run in a list."""
 
     run_id: str
-    kind: str
+    kind: RunKind
     status: RunStatus
-    source_mode: str | None
-    mode_label: str | None
+    source_mode: SourceMode | None
+    mode_label: ModeLabel | None
     owner: Annotated[str | None, Field(description="Who committed to the run; `null` before there was a log.")]
     pack_id: Annotated[str | None, Field(description="Pack that the run replays; `null` for old runs.")]
     created_ts_ms: int | None

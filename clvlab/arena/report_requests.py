@@ -13,6 +13,7 @@ from clvlab.arena.deploys.config import Allowlist, FixtureIds
 from clvlab.errors import AgentError, UnknownFixtureError
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.law.schema import EndRule
 from clvlab.packs.reader import Pack
 from clvlab.runs.spec import ReplaySpec, envelope, settings_in
 
@@ -31,7 +32,7 @@ class _WindowRequest(BaseModel):
     pack_id: StrictStr
     window_id: StrictStr
     market_allowlist: Allowlist
-    end_rule: StrictStr = "pre_match"
+    end_rule: Annotated[StrictStr, Field(json_schema_extra={"enum": list(EndRule)})] = "pre_match"
     duration_s: StrictInt | None = None
     min_clv_horizon_s: StrictInt = Window().min_clv_horizon_s
 

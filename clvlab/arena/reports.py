@@ -157,7 +157,7 @@ class ReportRequest:
     """A requested backtest after all immediate checks.
 
     The holder of ``key`` may withdraw the request. ``chosen`` says that the caller chose the key, which then stays bound to
-    this backtest. ``known`` says that the report exists.
+    this backtest. ``repeated`` says that the key had this backtest before, and ``known`` that the report exists.
     """
 
     request: BacktestRunRequest | PackBacktestRequest
@@ -166,6 +166,7 @@ class ReportRequest:
     chosen: bool
     known: bool
     owner: str = ANYBODY
+    repeated: bool = False
 
     @property
     def run_id(self) -> str:
@@ -201,13 +202,15 @@ class BacktestReports:
             The key belongs to another backtest.
         """
         spec = request.spec(open_catalogued(self.catalog, request.pack_id))
+        used = None
         if key is not None:
             with self.database.read() as connection:
                 used = reports.run_of_key(connection, key)
             if used not in (None, spec.run_id):
                 raise _key_conflict(key)
         known = self._stored_report(backtest_id(spec.run_id)) is not None
-        return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known, owner or ANYBODY)
+        chosen, owned = key is not None, owner or ANYBODY
+        return ReportRequest(request, spec, key or secrets.token_urlsafe(24), chosen, known, owned, used is not None)
 
     def enter(self, wanted: ReportRequest, *, at_once: bool = False) -> bool:
         """Store a request; the first one for a backtest also stores its run and job, which belong to its owner.

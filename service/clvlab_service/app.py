@@ -71,6 +71,7 @@ _EXPOSED = (
     "Content-Disposition",
     "Content-Range",
     "ETag",
+    "Idempotent-Replayed",
     "Link",
     "Location",
     "Retry-After",
@@ -97,6 +98,7 @@ _ROUTERS = (
     leaderboard.log_router,
     packs.me_router,
     competitions.demo_router,
+    operations.front,
     operations.router,
     runs.verifier_router,
 )

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request, Response, Security
@@ -17,7 +18,7 @@ from clvlab.api.runs import JobState
 from clvlab.arena.application import Application
 from clvlab.arena.jobs import RETRY_AFTER_S
 from clvlab_service.bodies import JsonRoute
-from clvlab_service.negotiation import Responses
+from clvlab_service.negotiation import Responses, path_here
 from clvlab_service.pool import BoundedPool
 
 _bearer = HTTPBearer(
@@ -140,19 +141,36 @@ Prefer = Annotated[Preference, Depends(_preference)]
 
 
 LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path to ask at."}}
+REPEATED = {
+    "Idempotent-Replayed": {
+        "schema": {"type": "string", "enum": ["true"]},
+        "description": "`true` if the idempotency key had this answer already; absent otherwise.",
+    }
+}
 ACCEPTED = LOCATION | {
     "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."},
     "Preference-Applied": {"schema": {"type": "string"}, "description": "The part of `Prefer` that was followed."},
 }
 """Headers of an answer while the work continues."""
+CREATED: Responses = {201: {"headers": LOCATION, "description": "Created"}}
+"""Declaration of the answer to a request that made something."""
 JOB: Responses = {202: {"model": JobState, "headers": ACCEPTED, "description": "Still at work; ask again at `Location`"}}
 """Declaration of the answer while the work continues."""
 
 
-def path_here(request: Request, path: str) -> str:
-    """Return a path of the service as its clients see it, also behind a proxy."""
-    root = str(request.scope.get("root_path", "")).rstrip("/")
-    return root + path
+def repeated(is_repeated: bool) -> dict[str, str]:  # noqa: FBT001  # the header is this one fact
+    """Return the header of an answer that an idempotency key repeated."""
+    return {"Idempotent-Replayed": "true"} if is_repeated else {}
+
+
+def keyed(model: object, known: str) -> Responses:
+    """Declare the answers of success of a route with an idempotency key; ``known`` says what 200 means."""
+    headers = LOCATION | REPEATED
+    return {
+        200: {"model": model, "headers": headers, "description": known},
+        201: {"headers": headers, "description": "Created"},
+        202: {**JOB[202], "headers": ACCEPTED | REPEATED},
+    }
 
 
 async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s: float | None) -> bool:
@@ -171,9 +189,15 @@ async def wait_for(inflight: asyncio.Future[Any], prefer: Preference, default_s:
     return bool(done)
 
 
-def accepted_response(request: Request, state: Mapping[str, Any], path: str, prefer: Preference | None = None) -> JSONResponse:
+def accepted_response(
+    request: Request,
+    state: Mapping[str, Any],
+    path: str,
+    prefer: Preference | None = None,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> JSONResponse:
     """Answer that the work continues, with the address of what it makes."""
-    headers = {"Location": path_here(request, path), "Retry-After": str(RETRY_AFTER_S)}
+    headers = {"Location": path_here(request, path), "Retry-After": str(RETRY_AFTER_S), **headers}
     if prefer is not None and prefer.applied:
         headers["Preference-Applied"] = prefer.applied
     return JSONResponse(state, 202, headers)

@@ -22,7 +22,7 @@ from clvlab import errors
 from clvlab.api.answer import RequestFault
 from clvlab.arena.report_requests import ONE, SEVERAL
 from clvlab_service.auth import InvalidTokenError
-from clvlab_service.negotiation import asks_for_page
+from clvlab_service.negotiation import asks_for_page, path_here
 from clvlab_service.rendering import page
 
 PLAIN = {
@@ -40,6 +40,8 @@ PLAIN = {
 }
 """Plain HTTP errors, whose type is ``about:blank``."""
 
+PROBLEMS = "/problems"
+"""Path of the page of all problems."""
 _STATUS = "http_status"
 _BLANK = "about:blank"
 _URN = "urn:clvlab:problem:"
@@ -69,10 +71,28 @@ def place(error: type[errors.ClvlabError]) -> tuple[HTTPStatus, str]:
 
 def problem_kinds() -> list[tuple[HTTPStatus, str, str]]:
     """Return status, type and meaning of every problem, sorted in this order."""
-    kinds = [(*place(kind), (kind.__doc__ or "").split("\n\n")[0]) for kind in _known_kinds() if _STATUS in vars(kind)]
+    kinds = [(*place(kind), _plain((kind.__doc__ or "").split("\n\n")[0])) for kind in _known_kinds() if _STATUS in vars(kind)]
     kinds += [(status, _BLANK, about) for status, about in PLAIN.items()]
     kinds += [(HTTPStatus.UNPROCESSABLE_ENTITY, _INVALID, "A body or parameter of the wrong form; `errors` names each.")]
     return sorted(kinds)
+
+
+def _plain(text: str) -> str:
+    """Return a docstring's sentence on one line, with single backticks."""
+    return re.sub(r"\s+", " ", text).replace("``", "`")
+
+
+def documentation_path(status: HTTPStatus, kind: str) -> str:
+    """Return the place of a problem's description in the page of all problems, which the service serves itself.
+
+    Examples
+    --------
+    >>> documentation_path(HTTPStatus.CONFLICT, "urn:clvlab:problem:roster-full")
+    '/problems#roster-full'
+    >>> documentation_path(HTTPStatus.NOT_FOUND, "about:blank")
+    '/problems#404'
+    """
+    return f"{PROBLEMS}#{status.value if kind == _BLANK else kind.removeprefix(_URN)}"
 
 
 def _known_kinds(root: type[errors.ClvlabError] = errors.ClvlabError) -> Iterator[type[errors.ClvlabError]]:
@@ -105,6 +125,7 @@ def problem(
         "detail": _short(detail, _MAX_DETAIL),
         "instance": request.url.path,
         "request_id": request.scope.get("state", {}).get("request_id"),
+        "documentation_url": path_here(request, documentation_path(status, kind)),
         **facts,
     }
     negotiated = {"Vary": "Accept"} if request.scope.get("method") in _READING else {}

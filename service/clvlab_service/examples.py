@@ -96,6 +96,7 @@ _VALUES: Mapping[str, object] = {
     "fixture_id": 90_000_000,
     "fixture_ids": [90_000_000],
     "fixtures": [90_000_000, 90_000_001],
+    "getIndex": {"listCompetitions": "/competitions", "getCompetition": "/competitions/{competition_id}"},
     "getManifest": {
         "evidence_root": _EVIDENCE_HASH,
         "run_id": _RUN,
@@ -147,6 +148,7 @@ _VALUES: Mapping[str, object] = {
     "PreflightCheck.message": "ok",
     "PreflightCheck.name": "strategy",
     "prob_bps": 5826,
+    "ProblemKind.status": 409,
     "proof": ["605561b6965e9420324514583ccf642c2c46d59c39b116ab989c86b3cf51d652"],
     "proof_mode": "reproducible",
     "provenance": "synthetic-clvlab",

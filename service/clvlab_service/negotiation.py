@@ -15,6 +15,7 @@ from fastapi import Depends, HTTPException, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from clvlab.api.answer import JsonObject
@@ -138,6 +139,12 @@ def arrow_response(request: Request, table: ArrowTable) -> Response:
     response = Response(table.content, headers=dict(_VARY), media_type=Form.ARROW.value)
     link_next(request, response, cursor=table.next_cursor)
     return response
+
+
+def path_here(request: HTTPConnection, path: str) -> str:
+    """Return a path of the service as its clients see it, also behind a proxy."""
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    return root + path
 
 
 # Pages of lists: every list names its next page in a header (RFC 8288), whatever the form of its body.

@@ -78,6 +78,7 @@ class Problem(BaseModel):
     detail: str
     instance: str = Field(description="Path of the request.")
     request_id: str | None = Field(description="Also in the header `X-Request-ID` and in the service's log.")
+    documentation_url: str = Field(description="Path of the description of this kind of problem, at this service.")
     errors: list[RequestFault] | None = Field(None, description="422 of a request: all faults.")
     checks: list[PreflightCheck] | None = Field(None, description="422 of a deploy: all failing checks.")
     reason: str | None = Field(default=None, description=f"Stable key of the conflict. {_REASONS}")
@@ -141,6 +142,7 @@ def install_openapi(
             _tell_parameters(schemas, parameters)
             _leave_defaults_optional(schemas)
             _tidy(schema)
+            _link(schema)
             app.openapi_schema = schema
         return app.openapi_schema
 
@@ -211,3 +213,88 @@ def _complete(operation: JsonObject, schemas: JsonObject) -> None:
         answer = response.get("content", {}).get("application/json")
         if int(status) < 300 and answer is not None:
             answer["example"] = example_of(answer["schema"], schemas, operation["operationId"])
+
+
+# Links between operations: the fields of an answer that are parameters of a path lead to its operations.
+
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_SCALARS = {"string", "integer"}
+_WITHOUT_RUN = ["uploads"]  # tags of jobs whose `run_id` is always null
+
+
+def _link(document: JsonObject) -> None:
+    """Link each JSON answer of success to the operations whose path it fills; parameters of its own path may help.
+
+    An id leads to the operations of all tags, unless the paths of several tags take one of its name; then it leads, as other
+    names do, to those of its own tag only. A link to an operation with a body has the first example of such a body.
+    """
+    schemas = document["components"]["schemas"]
+    found = [(method, path, one) for path, methods in document["paths"].items() for method, one in methods.items()]
+    names = {one["operationId"]: _PARAMETER.findall(path) for _, path, one in found}
+    takers: dict[str, set[str]] = {}
+    for _, _, one in found:
+        for name in names[one["operationId"]]:
+            takers.setdefault(name, set()).update(one["tags"])
+    for method, _, source in found:
+        own = {name: f"$request.path.{name}" for name in names[source["operationId"]]}
+        for response in _successes(source):
+            required, optional = _fields(response["content"]["application/json"]["schema"], schemas)
+            ids = {name: at for name, at in required.items() if name.endswith("_id") and len(takers.get(name, ())) == 1}
+            far = {} if source["tags"] == _WITHOUT_RUN else ids
+            links = {}
+            for _, _, target in found:
+                values = (
+                    optional | required if target["tags"] == source["tags"] else {} if source["tags"] == _WITHOUT_RUN else far
+                )
+                wanted, offered = names[target["operationId"]], own | values
+                leads = any(name in values for name in wanted) or (method == "post" and wanted)
+                if target is not source and leads and all(name in offered for name in wanted):
+                    links[target["operationId"]] = _link_to(target, {name: offered[name] for name in wanted})
+            if links:
+                response["links"] = links
+
+
+def _successes(operation: JsonObject) -> list[JsonObject]:
+    return [
+        response
+        for status, response in operation["responses"].items()
+        if int(status) < 300 and "application/json" in response.get("content", ())
+    ]
+
+
+def _link_to(target: JsonObject, parameters: Mapping[str, str]) -> JsonObject:
+    content = target.get("requestBody", {}).get("content", {}).get("application/json", {})
+    bodies = [*content.get("schema", {}).get("examples", ()), *(one["value"] for one in content.get("examples", {}).values())]
+    body = {"requestBody": bodies[0]} if bodies else {}
+    return {"operationId": target["operationId"], "parameters": dict(parameters), **body}
+
+
+def _fields(schema: JsonObject, schemas: JsonObject, at: str = "$response.body#") -> tuple[dict[str, str], dict[str, str]]:
+    """Return the runtime expressions of the scalar fields of an answer, required and optional, and of its first parts."""
+    required: dict[str, str] = {}
+    optional: dict[str, str] = {}
+    parts: list[tuple[JsonObject, str]] = []
+    schema = _resolved(schema, schemas)
+    for name, of in schema.get("properties", {}).items():
+        kinds = {_resolved(one, schemas).get("type") for one in of.get("anyOf", [of])}
+        if kinds & _SCALARS:
+            (required if name in schema.get("required", ()) else optional)[name] = f"{at}/{name}"
+        elif len(kinds) == 1:
+            parts.append((of, f"{at}/{name}"))
+    if schema.get("type") == "array":
+        parts.append((schema, at))
+    for part, where in parts:
+        resolved = _resolved(part, schemas)
+        inner = _resolved(resolved["items"], schemas) if resolved.get("type") == "array" else resolved
+        where = f"{where}/0" if resolved.get("type") == "array" else where
+        for name, of in inner.get("properties", {}).items():
+            if name in inner.get("required", ()) and _resolved(of, schemas).get("type") in _SCALARS:
+                required.setdefault(name, f"{where}/{name}")
+    return required, optional
+
+
+def _resolved(schema: JsonObject, schemas: JsonObject) -> JsonObject:
+    while "$ref" in schema:
+        schema = schemas[schema["$ref"].removeprefix(_REF)]
+    return schema

@@ -68,8 +68,7 @@ def problems_reference() -> str:
     """Return a table of all problems, by status; types of this service are shortened to their last part."""
     rows = ["| status | type | |", "|---|---|---|"]
     for status, kind, meaning in problem_kinds():
-        about = re.sub(r"\s+", " ", meaning).replace("``", "`")
-        rows.append(f"| {status.value} | `{kind.removeprefix('urn:clvlab:problem:')}` | {about} |")
+        rows.append(f"| {status.value} | `{kind.removeprefix('urn:clvlab:problem:')}` | {meaning} |")
     return "\n".join(rows) + "\n"
 
 

@@ -56,7 +56,7 @@ GONE = "no-such-thing"
 HEADERS = (
     "content-type", "cache-control", "location", "retry-after", "etag", "link", "allow", "content-disposition",
     "preference-applied", "accept-ranges", "content-range", "www-authenticate", "content-security-policy", "content-encoding",
-    "vary",
+    "vary", "idempotent-replayed",
 )  # fmt: skip
 
 FILES = dict.fromkeys(("ticks_sha256", "results_sha256", "quality_sha256", "books_sha256"), "hash of a file")
@@ -310,7 +310,7 @@ def _deploys(service: Service) -> None:
 
 
 def _backtests(service: Service) -> str:
-    ask, sealed = service.ask, lambda answer: answer.status_code == 200
+    ask, sealed = service.ask, lambda answer: answer.status_code in (200, 201)
     made = ask("runBacktest", json=BACKTEST, headers=PATIENT, come=sealed).json()
     several = ask("runBacktest", json=SEVERAL, headers=PATIENT | {"Idempotency-Key": "several"}, come=sealed).json()
     ask("runBacktest", json=BACKTEST, headers={"Idempotency-Key": "several"})
@@ -367,7 +367,7 @@ def _packs(service: Service) -> None:
     ask("listPackFixtures", pack_id="starter", params={"limit": 1, "market": "1X2"})
     ask("listPackFixtures", pack_id="starter", params={"after": "noon"})
     ask("listStrategies")
-    ask("getStrategy", name="cumulative-drift")
+    ask("getStrategy", strategy="cumulative-drift")
 
 
 def _uploads(service: Service, folder: Path) -> None:
@@ -423,6 +423,8 @@ def _rest(service: Service) -> None:
     ask("getConsistency", params={"first": 1, "second": 3})
     ask("getConsistency", params={"first": 3, "second": 1})
     ask("runDemo")
+    ask("getIndex")
+    ask("listProblems")
     ask("health")
     ask("readiness", come=lambda answer: answer.status_code == 200)  # within a second, which a busy machine may take
     ask("metrics", come=lambda answer: "clvlab_store_up 1.0" in answer.text)
@@ -501,7 +503,7 @@ def _streamed(service: Service, path: str) -> Iterator[str]:
 def _refused_alike(service: Service) -> None:
     """Ask for each operation in the ways in which every one of its kind is refused."""
     parts = dict.fromkeys(
-        ("competition_id", "agent_id", "instance_id", "name", "backtest_id", "pack_id", "run_id", "upload_id"), GONE
+        ("competition_id", "agent_id", "instance_id", "strategy", "backtest_id", "pack_id", "run_id", "upload_id"), GONE
     )
     document = service.client.app.openapi()["paths"]
     for operation, (method, path) in service.operations.items():

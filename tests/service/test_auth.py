@@ -370,9 +370,9 @@ def test_a_service_takes_the_tokens_of_its_provider_and_outlives_an_outage(provi
         return client.post("/competitions", json=config, headers={"Authorization": f"Bearer {token}"}).status_code
 
     with running(create_app(Settings(**settings))) as url, httpx2.Client(base_url=url, timeout=PATIENCE_S) as client:
-        assert created(client, make_token(KEY)) == 200
+        assert created(client, make_token(KEY)) == 201
         provider.status = 503
-        assert created(client, make_token(KEY)) == 200
+        assert created(client, make_token(KEY)) == 201
         assert created(client, make_token(KEY, kid="unknown")) == 401
         assert created(client, make_token(make_key())) == 401
 

@@ -77,15 +77,15 @@ def test_a_body_of_another_media_type_is_415_that_names_it_and_says_what_is_read
     [JSON, "Application/JSON", f"{JSON}; charset=utf-8", f"{JSON};charset=utf-16", "application/vnd.example+json"],
 )
 def test_json_by_whatever_name_is_read_as_utf_8(api, media_type):
-    assert post(api, "/competitions", json.dumps(CONFIG), media_type).status_code == 200
+    assert post(api, "/competitions", json.dumps(CONFIG), media_type).status_code == 201
 
 
 def test_one_media_type_that_stands_twice_is_one(api):
-    assert post(api, "/competitions", json.dumps(CONFIG), JSON, JSON).status_code == 200
+    assert post(api, "/competitions", json.dumps(CONFIG), JSON, JSON).status_code == 201
 
 
 def test_a_byte_order_mark_is_passed_over(api):
-    assert post(api, "/competitions", b"\xef\xbb\xbf" + json.dumps(CONFIG).encode(), JSON).status_code == 200
+    assert post(api, "/competitions", b"\xef\xbb\xbf" + json.dumps(CONFIG).encode(), JSON).status_code == 201
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "x-unknown"])

@@ -98,4 +98,4 @@ def test_of_names_that_are_asked_for_at_once_no_more_get_in_than_may(request, ke
 
         statuses = list(threads.map(lambda body: served.alice.post("/agents/deploy", json=body).status_code, bodies))
 
-    assert sorted(statuses) == [200] * 3 + [429] * 9
+    assert sorted(statuses) == [201] * 3 + [429] * 9

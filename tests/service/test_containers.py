@@ -169,7 +169,7 @@ def test_the_composition_answers_at_two_services_what_two_workers_perform(up):
     signed = httpx2.get(f"http://127.0.0.1:{second}/log/checkpoint", timeout=PATIENCE_S)
     measured = {name: httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S).text for name, port in up.items()}
 
-    assert (made.status_code, read.json()["run"]["status"]) == (200, "sealed")
+    assert (made.status_code, read.json()["run"]["status"]) == (201, "sealed")
     assert signed.text.startswith("example.org/log\n2\n")
     lanes = {name: int(re.search(r'clvlab_job_lanes\{of="jobs"\} (\d+)', text)[1]) for name, text in measured.items()}
     assert lanes == {"service-1": 0, "service-2": 0, "worker-1": 2, "worker-2": 2}

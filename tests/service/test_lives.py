@@ -238,7 +238,7 @@ def test_a_cancelled_backtest_is_performed_again_while_its_first_worker_hangs(ke
         again = served.nobody.post("/backtests", json=BACKTEST, headers={"Prefer": "wait=20"})
 
         let_go.set()
-    assert again.status_code == 200, again.text
+    assert again.status_code == 201, again.text
     assert len(begun) == 2
 
 
@@ -326,7 +326,7 @@ def test_a_deploy_answers_as_the_specification_says_unless_it_is_told_not_to_wai
     assert plain.keys() == {
         "instance_id", "config_hash", "policy_hash", "run_id", "owner", "replay_binding", "ignored",
     }  # fmt: skip
-    assert waited.status_code == 200
+    assert waited.status_code == 201
     assert (accepted.status_code, accepted.json()["ignored"]) == (202, ["colour"])
     assert accepted.headers["preference-applied"] == "respond-async"
     record = idle.get(accepted.headers["location"], by=idle.alice)

@@ -92,6 +92,6 @@ def test_service_runs_as_another_user_over_a_read_only_root(tmp_path, aside, mon
 
     assert len(writes.stdout.split()) == len(tried), writes.stdout
     assert writes.stdout.split()[-1] == str(errno.EROFS)  # a folder in which everybody may write
-    assert [answer.status_code for answer in (made, run, sheet)] == [200, 200, 200], sheet.text[:500]
+    assert [answer.status_code for answer in (made, run, sheet)] == [201, 200, 200], sheet.text[:500]
     assert (state / "newest").read_text().startswith("log.example\n2\n")
     assert {path.owner() for path in state.glob("store.db*")} == {"nobody"}

@@ -31,7 +31,7 @@ def ids(api):
         "pack_id": "starter",
         "agent_id": "absent",
         "upload_id": "absent",
-        "name": "baseline",
+        "strategy": "baseline",
         "seq": "1",
         "first": "0",
         "second": "1",

@@ -59,7 +59,7 @@ def test_a_request_that_finds_no_free_thread_is_stored_as_queued_for_other_proce
         until(lambda: jobs_of(url) == {"queued": 1, "leased": 1, "done": 0, "failed": 0})
         go_on.set()
 
-        assert [answer.result().status_code for answer in asked] == [200, 200]
+        assert [answer.result().status_code for answer in asked] == [201, 201]
     assert jobs_of(url) == {"queued": 0, "leased": 0, "done": 2, "failed": 0}
 
 

@@ -183,7 +183,7 @@ def test_many_readers_of_a_long_log_leave_a_call_of_an_owner_be(keys):
         meanwhile = 0
         with httpx2.Client(base_url=served.url, headers=served.alice.headers, **PLAIN) as owner:
             while not all(future.done() for future in reading):
-                assert owner.post("/competitions", json=CONFIG).status_code == 200
+                assert owner.post("/competitions", json=CONFIG).status_code == 201
                 assert owner.get("/readyz").status_code == 200
                 meanwhile += not all(future.done() for future in reading)
         answers = [future.result() for future in reading]

@@ -203,6 +203,10 @@ class Deploys:
         PreflightError
             ``failures`` names every failing check; nothing is stored.
         """
+        return self.deploy_once(owner, body, idempotency_key)[0]
+
+    def deploy_once(self, owner: str, body: Mapping[str, Any], idempotency_key: str | None) -> tuple[DeployResponse, bool]:
+        """Deploy, and return whether the key had this instance already."""
         if idempotency_key is not None and not 1 <= len(idempotency_key) <= _MAX_KEY_CHARS:
             message = f"must have 1 to {_MAX_KEY_CHARS} characters, not {len(idempotency_key)}"
             raise PreflightError([{"name": "idempotency_key", "ok": False, "message": message}])
@@ -213,7 +217,7 @@ class Deploys:
         if idempotency_key is not None:
             prior = self._prior(owner, idempotency_key, fingerprint)
             if prior is not None:
-                return {**prior, **_unread(body, config)}
+                return {**prior, **_unread(body, config)}, True
         if checked.failures or config is None or fingerprint is None:
             raise PreflightError(checked.failures)
         try:
@@ -222,8 +226,8 @@ class Deploys:
             taken = self._prior(owner, str(idempotency_key), fingerprint)
             if taken is None:
                 raise
-            return {**taken, **_unread(body, config)}
-        return {**pick(DeployResponse, record), **_unread(body, config)}
+            return {**taken, **_unread(body, config)}, True
+        return {**pick(DeployResponse, record), **_unread(body, config)}, False
 
     def _require_room(self, owner: str, key: str | None, *, live: bool) -> None:
         """Refuse a new deploy beyond a limit of its owner, before a pack is opened or a feed is asked."""

@@ -21,11 +21,13 @@ from clvlab.arena.runs.decisions import DecisionFilter
 from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.runs.card import may_hold_past
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
+from clvlab_service.errors import PROBLEMS
 from clvlab_service.json_lists import ReadPlace
 from clvlab_service.pages.route import page_router
 from clvlab_service.pages.runs import result_of
 from clvlab_service.rendering import ASSET_PATH, ASSETS, asset_digest, page
 from clvlab_service.routers.competitions import StatusFilter
+from clvlab_service.routers.operations import problem_table
 
 # Files that pages load: a style, a script and a picture, all from this service.
 
@@ -181,6 +183,12 @@ async def home(request: Request, application: ApplicationDep, place: ReadPlace) 
 def _home(request: Request, application: Application) -> Response:
     forest, runs = application.forest.page(0, _BEST), application.runs.page(None, _NEWEST)["runs"]
     return page(request, "home.html", {"forest": forest, "runs": runs})
+
+
+@router.get(PROBLEMS)
+def problems(request: Request) -> Response:
+    """Describe every kind of problem, each at its own anchor."""
+    return page(request, "problems.html", {"problems": problem_table(request)})
 
 
 @router.get("/leaderboard")

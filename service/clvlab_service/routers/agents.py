@@ -16,7 +16,6 @@ from clvlab.arena.deploys.config import DeployConfig
 from clvlab.arena.jobs import OVER
 from clvlab.arena.pages import PAGE
 from clvlab_service.deps import (
-    JOB,
     SAFE_INTEGER,
     ApplicationDep,
     AuthenticatedRoute,
@@ -25,9 +24,11 @@ from clvlab_service.deps import (
     PageSizeQuery,
     Prefer,
     accepted_response,
+    keyed,
+    repeated,
 )
 from clvlab_service.json_lists import ReadPlace, json_list
-from clvlab_service.negotiation import LIST, RevalidatedRoute, link_next
+from clvlab_service.negotiation import LIST, RevalidatedRoute, link_next, path_here
 from clvlab_service.openapi import body_schema, problems
 
 router = APIRouter(prefix="/agents", tags=["agents"], route_class=AuthenticatedRoute)
@@ -36,6 +37,7 @@ _EXAMPLE = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": 
 _MAX_DEPTH = 50
 _AT_ONCE = 500
 _EVENTS = TypeAdapter(list[RuntimeEvent])
+_KEYED = keyed(DeployResponse, "The key has this instance already")
 _UNKNOWN = "Unknown instance, or the caller is not its owner"
 
 
@@ -51,8 +53,9 @@ def _shallow(value: Any, depth: int = 0) -> Any:
 @router.post(
     "/deploy",
     operation_id="deployAgent",
+    status_code=201,
     response_model=DeployResponse,
-    responses=JOB
+    responses=_KEYED
     | problems(
         401,
         413,
@@ -66,6 +69,7 @@ def _shallow(value: Any, depth: int = 0) -> Any:
 )
 def deploy(
     request: Request,
+    response: Response,
     principal: CurrentPrincipal,
     body: Annotated[JsonObject, AfterValidator(_shallow), Body()],
     application: ApplicationDep,
@@ -79,12 +83,15 @@ def deploy(
 
     The answer comes before the run is sealed. With `Prefer: respond-async` it is the state of that run.
     """
-    deployed = application.deploys.deploy(principal, body, idempotency_key)
+    deployed, is_repeated = application.deploys.deploy_once(principal, body, idempotency_key)
+    path = f"/agents/instances/{deployed['instance_id']}"
     if prefer.wait_s == 0:
         state = application.jobs.state(deployed["run_id"])
         if state["status"] not in OVER:
             unread = ignored(deployed.get("ignored", ()))
-            return accepted_response(request, {**state, **unread}, f"/agents/instances/{deployed['instance_id']}", prefer)
+            return accepted_response(request, {**state, **unread}, path, prefer, repeated(is_repeated))
+    response.status_code = 200 if is_repeated else 201
+    response.headers.update({"Location": path_here(request, path)} | repeated(is_repeated))
     return deployed
 
 
@@ -178,7 +185,7 @@ def strategies() -> StrategyListResponse:
     return templates.strategies()
 
 
-@strategies_router.get("/{name}", operation_id="getStrategy", responses=problems(s404="Unknown strategy"))
-def strategy(name: str) -> StrategyInfo:
+@strategies_router.get("/{strategy}", operation_id="getStrategy", responses=problems(s404="Unknown strategy"))
+def template(strategy: str) -> StrategyInfo:
     """Read what a template does, and the schema of its parameters. A roster or deploy keeps other keys without using them."""
-    return templates.strategy(name)
+    return templates.strategy(strategy)

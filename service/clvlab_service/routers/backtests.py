@@ -27,9 +27,11 @@ from clvlab_service.deps import (
     Prefer,
     SheetPool,
     accepted_response,
+    keyed,
+    repeated,
     wait_for,
 )
-from clvlab_service.negotiation import LIST, Responses, RevalidatedRoute, link_next
+from clvlab_service.negotiation import LIST, Responses, RevalidatedRoute, link_next, path_here
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/backtests", tags=["backtests"], route_class=OpenRoute)
@@ -59,8 +61,9 @@ _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description
 @router.post(
     "",
     operation_id="runBacktest",
+    status_code=201,
     response_model=BacktestRunResponse,
-    responses=JOB
+    responses=keyed(BacktestRunResponse, "The report exists already")
     | problems(
         413,
         429,
@@ -89,6 +92,7 @@ async def run_backtest(
     has asked for the same one before.
     """
     wanted = await run_in_threadpool(application.backtests.ask, body, key, principal)
+    is_new = False
     if not wanted.known:
         async with pool.turn(wanted.run_id):
             inflight = joined = pool.inflight(wanted.run_id)
@@ -103,11 +107,13 @@ async def run_backtest(
         if not await wait_for(inflight, prefer, None if isinstance(body, BacktestRunRequest) else _QUICK_S):
             state = await run_in_threadpool(application.backtests.state, wanted)
             if state["status"] not in OVER:
-                return accepted_response(request, state, f"/backtests/{state['backtest_id']}", prefer)
+                path, headers = f"/backtests/{state['backtest_id']}", repeated(wanted.repeated and not is_new)
+                return accepted_response(request, state, path, prefer, headers)
             await run_in_threadpool(application.backtests.settle, wanted)
     elif wanted.chosen:
         await run_in_threadpool(application.backtests.enter, wanted)  # from now on the key names this request
-    return JSONResponse(wanted.answer)
+    headers = {"Location": path_here(request, f"/backtests/{wanted.answer['backtest_id']}")}
+    return JSONResponse(wanted.answer, 201 if is_new else 200, headers | repeated(wanted.repeated and not is_new))
 
 
 @router.get("", operation_id="listBacktests", responses=LIST | problems(422))

@@ -26,6 +26,7 @@ from clvlab.arena.competitions.requests import AgentEntry, CompetitionConfig, Co
 from clvlab.arena.jobs import OVER
 from clvlab.arena.pages import PAGE
 from clvlab_service.deps import (
+    CREATED,
     JOB,
     SAFE_INTEGER,
     ApplicationDep,
@@ -41,7 +42,7 @@ from clvlab_service.deps import (
 )
 from clvlab_service.examples import RESULT_1X2
 from clvlab_service.json_lists import EventPages, ReadPlace, json_list
-from clvlab_service.negotiation import LIST, link_next
+from clvlab_service.negotiation import LIST, link_next, path_here
 from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
@@ -71,13 +72,20 @@ class StatusFilter(StrEnum):
 @owned.post(
     "",
     operation_id="createCompetition",
-    responses=problems(401, 413, 422, 429, s400="The replay binding can't be resolved, or the body can't be read"),
+    status_code=201,
+    responses=CREATED | problems(401, 413, 422, 429, s400="The replay binding can't be resolved, or the body can't be read"),
 )
 def create(
-    principal: CurrentPrincipal, body: Annotated[CompetitionConfig, Body(examples=[_CONFIG])], application: ApplicationDep
+    request: Request,
+    response: Response,
+    principal: CurrentPrincipal,
+    body: Annotated[CompetitionConfig, Body(examples=[_CONFIG])],
+    application: ApplicationDep,
 ) -> CompetitionCreateResponse:
     """Create a draft that the caller owns. A `pack_id` freezes the replay binding now."""
-    return application.competitions.create(principal, body)
+    created = application.competitions.create(principal, body)
+    response.headers["Location"] = path_here(request, f"/competitions/{created['competition_id']}")
+    return created
 
 
 @router.get("", operation_id="listCompetitions", responses=LIST | problems(422))
@@ -111,6 +119,7 @@ def state(competition_id: str, application: ApplicationDep) -> CompetitionStateR
 @owned.post(
     "/{competition_id}/agents",
     operation_id="registerAgent",
+    status_code=201,
     responses=problems(
         401,
         413,

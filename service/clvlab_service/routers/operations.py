@@ -1,4 +1,4 @@
-"""``/healthz``, ``/readyz`` and ``/metrics``."""
+"""``/``, ``/problems``, ``/healthz``, ``/readyz`` and ``/metrics``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,59 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from clvlab.api.answer import HealthResponse, ReadinessResponse
+from clvlab.api.answer import HealthResponse, ProblemKind, ProblemKindList, ReadinessResponse
 from clvlab.errors import StoreError, StoreUnreachableError
 from clvlab_service.deps import ApplicationDep, HealthPool, MeasuresPool
-from clvlab_service.negotiation import Responses
+from clvlab_service.errors import PROBLEMS, documentation_path, problem_kinds
+from clvlab_service.negotiation import Responses, RevalidatedRoute, path_here
 from clvlab_service.openapi import problems
 from clvlab_service.telemetry import RequestMetrics
 
 router = APIRouter(tags=["operations"])
+front = APIRouter(tags=["operations"], route_class=RevalidatedRoute)
 
 _DEADLINE_S = 1
+
+
+_DOCUMENTS = {
+    "document": "/openapi.json",
+    "documentation": "/docs",
+    "verifier": "/verify.html",
+    "streamCompetition": "/competitions/{competition_id}/arena",
+    "streamProgress": "/runs/{run_id}/progress",
+}
+"""Addresses that are no operations of the document."""
+
+
+@front.get("/", operation_id="getIndex")
+def index(request: Request) -> dict[str, str]:
+    """Read the addresses of the service, by operation that reads. Those that need an id or a query are templates (RFC 6570)."""
+    found = dict(_DOCUMENTS)
+    for path, methods in request.app.openapi()["paths"].items():
+        if "get" in methods:
+            parameters = methods["get"].get("parameters", ())
+            needed = [one["name"] for one in parameters if one["in"] == "query" and one.get("required")]
+            found[methods["get"]["operationId"]] = path + (f"{{?{','.join(needed)}}}" if needed else "")
+    return {name: path_here(request, address) for name, address in found.items()}
+
+
+@front.get(PROBLEMS, operation_id="listProblems")
+def problem_list(request: Request) -> ProblemKindList:
+    """List the kinds of problems, by status."""
+    return {"problems": problem_table(request)}
+
+
+def problem_table(request: Request) -> list[ProblemKind]:
+    return [
+        {
+            "status": status.value,
+            "type": kind,
+            "title": status.phrase,
+            "meaning": meaning,
+            "documentation_url": path_here(request, documentation_path(status, kind)),
+        }
+        for status, kind, meaning in problem_kinds()
+    ]
 
 
 @router.get("/healthz", operation_id="health")

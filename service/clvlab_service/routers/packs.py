@@ -37,7 +37,6 @@ from clvlab_service.deps import (
     Prefer,
     UploadPool,
     accepted_response,
-    path_here,
     wait_for,
 )
 from clvlab_service.json_lists import ReadPlace
@@ -51,6 +50,7 @@ from clvlab_service.negotiation import (
     RowsQuery,
     arrow_response,
     link_next,
+    path_here,
 )
 from clvlab_service.openapi import problems
 from clvlab_service.settings import Settings
