@@ -78,6 +78,15 @@ def _certificates():
         yield
 
 
+@pytest.fixture(autouse=True)
+def _umask():
+    """Keep the mask of a service that ran in this process from other tests."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    yield
+    os.umask(mask)
+
+
 @pytest.fixture(scope="session")
 def realdata() -> Path:
     """Folder of real odds that are not part of the project."""

@@ -31,7 +31,7 @@ from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
 from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.log.witnesses import WitnessWatch
-from clvlab.arena.measures import Measured, Measures
+from clvlab.arena.measures import Measures, Meter
 from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.reports import BacktestOrigin, BacktestReports
 from clvlab.arena.run_jobs import ReplayJobs
@@ -295,7 +295,7 @@ class Application:
             "live": live.folder if live else None,
         }
         folders = {name: folder for name, folder in written.items() if folder is not None}
-        self._measured = Measured(published, budget, folders, backups)
+        self._meter = Meter(published, budget, folders, backups)
 
     @property
     def place(self) -> str:
@@ -370,7 +370,7 @@ class Application:
     def measures(self) -> Measures:
         """Return the figures of the store for an operator, or raise if it can't be read and written."""
         self._database.ask()
-        return self._measured.measures(self._database, self._clock, self.live.health())
+        return self._meter.measures(self._database, self._clock, self.live.health())
 
     def ready(self) -> dict[str, Any]:
         """Return ``{store, schema_version, feed, log}`` for a readiness probe.

@@ -32,12 +32,12 @@ class Measures:
     log_entries: int  # length of the run log
     log_is_behind: bool  # whether the log lacks published entries, so that nothing is appended
     checkpoint_is_storable: bool | None  # whether the next checkpoint can be stored; ``None`` without a file
-    backup_age_s: float | None  # age of the newest backup, infinite if there is none; ``None`` without a folder of backups
+    backup_age_s: float | None  # age of the newest backup, infinite without one; ``None`` without a folder of backups
     feed: FeedHealth | None = None  # state of the live feed; ``None`` without one
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Meter:
     """What is measured of a store, besides its rows. ``folders`` are those that the service writes to, by name."""
 
     published: Publication
@@ -67,7 +67,7 @@ class Measured:
 
 
 def _age_s(backups: Path) -> float:
-    """Return the age of the newest file in a folder of backups; an empty file, or one under a hidden name, is none."""
+    """Return the age of the newest file in a folder of backups; empty files and hidden names do not count."""
     if not backups.is_dir():
         return math.inf
     found = (path for path in backups.iterdir() if path.suffix != CHECKPOINT and not path.name.startswith("."))

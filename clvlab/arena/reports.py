@@ -189,12 +189,12 @@ class BacktestReports:
     _sheets: BoundedCache[str] = field(default_factory=lambda: BoundedCache(_SHEETS_BYTES, len))
 
     def ask(
-        self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None, owner: str = ANYBODY
+        self, request: BacktestRunRequest | PackBacktestRequest, key: str | None = None, owner: str | None = None
     ) -> ReportRequest:
         """Check a request, without storing it.
 
         ``key`` is an idempotency key for one backtest, by which the request can be withdrawn; by default a new key is made.
-        ``owner`` is the principal of a verified token.
+        ``owner`` is the principal of a verified token, ``None`` for anybody.
 
         Raises
         ------
@@ -209,7 +209,8 @@ class BacktestReports:
             if used not in (None, spec.run_id):
                 raise _key_conflict(key)
         known = self._stored_report(backtest_id(spec.run_id)) is not None
-        return ReportRequest(request, spec, key or secrets.token_urlsafe(24), key is not None, known, owner, used is not None)
+        key_of_request, chosen = key or secrets.token_urlsafe(24), key is not None
+        return ReportRequest(request, spec, key_of_request, chosen, known, owner or ANYBODY, repeated=used is not None)
 
     def enter(self, wanted: ReportRequest, *, at_once: bool = False) -> bool:
         """Store a request; the first one for a backtest also stores its run and job, which belong to its owner.

@@ -315,8 +315,10 @@ def parse_manifest(content: bytes, where: str) -> tuple[PackManifest, str]:
         missing = PackManifest.model_fields.keys() - own.keys() - {*_FILES, *_OPTIONAL}
         if missing:
             raise PackFormatError(f"{where!r}: clvlab lacks {sorted(missing)}")
-        if schema != PACK_SCHEMA or not isinstance(stated, str):
+        if schema != PACK_SCHEMA:
             raise PackFormatError(f"{where!r}: clvlab.schema is {schema!r}, this version reads {PACK_SCHEMA!r}")
+        if not isinstance(stated, str):
+            raise PackFormatError(f"{where!r}: clvlab.content_hash is {stated!r:.80}, not a text")
         hashes = {resource.path.partition(".")[0] + "_sha256": resource.hash for resource in outer.resources}
         if own.keys() & {*_FILES}:
             raise PackFormatError(f"{where!r}: clvlab has unknown keys {sorted(own.keys() & {*_FILES})}")

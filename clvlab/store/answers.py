@@ -42,19 +42,19 @@ class AnsweredConnection(psycopg.Connection[Any]):
         return super().wait(self._watched(gen, self.waits), *arguments, **options)
 
     def _watched(self, gen: Generator[Any, Any, _T], waits: Waits) -> Generator[Any, Any, _T]:
-        heard_s = asked_s = monotonic()
+        heard_s = probed_s = monotonic()
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted  # nothing, some times a second, while the server is silent
                 now_s = monotonic()
                 if ready:
-                    heard_s = asked_s = now_s
+                    heard_s = probed_s = now_s
                 elif now_s - heard_s > waits.answer_s + waits.statement_s and not self.has_time:
                     self._give_up(f"it has not answered for {now_s - heard_s:.0f} s")
-                elif now_s - asked_s > waits.answer_s:
+                elif now_s - probed_s > waits.answer_s:
                     self._require_server(waits.answer_s)
-                    asked_s = monotonic()
+                    probed_s = monotonic()
                 wanted = gen.send(ready)
         except StopIteration as end:
             answer: _T = end.value

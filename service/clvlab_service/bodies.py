@@ -129,10 +129,10 @@ async def only_declared(connection: HTTPConnection) -> None:
     if not query or not (getattr(route, "include_in_schema", True) or getattr(route, "is_page", False)):
         return
     declared = _declared_parameters(route.dependant)
-    wrong, given = [], defaultdict[str, list[str]](list)
+    wrong, sent = [], defaultdict[str, list[str]](list)
     for name, value in query.multi_items():
-        given[name].append(value)
-    for name, values in given.items():
+        sent[name].append(value)
+    for name, values in sent.items():
         if name not in declared:
             known = f"there are: {', '.join(sorted(declared))}" if declared else "this path takes no parameters"
             wrong.append(_fault(name, "extra_forbidden", f"unknown parameter {name[:100]!r}; {known}", values[0]))

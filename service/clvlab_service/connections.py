@@ -20,8 +20,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from clvlab_service.middleware import HEAD_LIMIT, MAX_HEAD_BYTES, subscriber
-from clvlab_service.settings import Settings
+from clvlab_service.middleware import HEAD_LIMIT, MAX_HEAD_BYTES
+from clvlab_service.settings import Settings, subscriber
 from clvlab_service.telemetry import RequestMetrics
 
 _CLOSING_S = 2.0
@@ -33,7 +33,7 @@ _BURST = (
 )
 
 
-class Waiting(IntEnum):
+class Wait(IntEnum):
     """What the service waits for at a connection, in the order in which connections have to make room."""
 
     REQUEST = 0
@@ -47,7 +47,7 @@ class _Member(Protocol):
     since_s: float  # monotonic time at which it was opened
 
     @property
-    def waiting(self) -> Waiting | None:
+    def wait(self) -> Wait | None:
         """What the service waits for; ``None`` while it is the service's turn, or a stream is open."""
 
     def make_room(self, reason: str) -> None:
@@ -136,7 +136,7 @@ class Connections:
         return None
 
 
-class Listener(socket.socket):
+class ServerSocket(socket.socket):
     """A socket that closes connections which may not enter as soon as they are accepted, before anything is made for them."""
 
     connections: Connections | None = None
@@ -163,9 +163,9 @@ def _expendable(
     until_s = time.monotonic() - _NEW_S
     for members in groups:
         old = [one for one in members.items() if one[1].since_s < until_s]
-        for kind in Waiting:
-            yield from (one for one in old if one[1].waiting is kind)
-        yield from (one for one in members.items() if one[1].waiting is not None)
+        for kind in Wait:
+            yield from (one for one in old if one[1].wait is kind)
+        yield from (one for one in members.items() if one[1].wait is not None)
 
 
 class TimedProtocol(H11Protocol):
@@ -228,17 +228,17 @@ class TimedProtocol(H11Protocol):
             self._await_headers()
 
     @property
-    def waiting(self) -> Waiting | None:
+    def wait(self) -> Wait | None:
         if self._is_answering:
-            return None if self._body_ends_s is None else Waiting.BODY
-        return Waiting.READER if self.transport.get_write_buffer_size() else Waiting.REQUEST
+            return None if self._body_ends_s is None else Wait.BODY
+        return Wait.READER if self.transport.get_write_buffer_size() else Wait.REQUEST
 
     @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def make_room(self, reason: str) -> None:
-        unread = self.waiting is Waiting.READER
+        unread = self.wait is Wait.READER
         self._give_up(HTTPStatus.SERVICE_UNAVAILABLE, reason)
         if unread:
             self.transport.abort()
@@ -337,8 +337,8 @@ class StreamProtocol(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     @property
-    def waiting(self) -> Waiting | None:
-        return Waiting.READER if self.close_sent else None  # only the client's own close is missing
+    def wait(self) -> Wait | None:
+        return Wait.READER if self.close_sent else None  # only the client's own close is missing
 
     def make_room(self, reason: str) -> None:  # noqa: ARG002  # the close frame said why it ends
         self.transport.abort()

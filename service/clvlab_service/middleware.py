@@ -8,9 +8,8 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from http import HTTPStatus
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from secrets import token_hex
 from types import MappingProxyType
 
@@ -29,27 +28,14 @@ from clvlab_service.errors import (
     unexpected_problem,
 )
 from clvlab_service.negotiation import OF_GZIP
+from clvlab_service.settings import subscriber
 from clvlab_service.telemetry import RequestMetrics
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _LENGTH = re.compile(rb"[0-9]{1,19}")
-_SUBSCRIBER_BITS = 64  # prefix of an IPv6 address; a client chooses the rest itself (RFC 6177)
 MAX_HEAD_BYTES = 16_384
 HEAD_LIMIT = f"the line and the headers of the request are longer than {MAX_HEAD_BYTES} bytes"
 _STARTS = ("http.response.start", "websocket.http.response.start")
-
-
-@lru_cache(4096)
-def subscriber(address: str) -> str:
-    """Return the part of an address that its client can't change."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
-    if not isinstance(parsed, IPv6Address):
-        return address
-    mapped = parsed.ipv4_mapped  # a socket for IPv4 and IPv6 shows an IPv4 client in this form
-    return str(mapped or IPv6Network((int(parsed), _SUBSCRIBER_BITS), strict=False))
 
 
 class Edge:

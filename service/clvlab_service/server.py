@@ -23,7 +23,7 @@ from clvlab.arena.application import Application
 from clvlab.base.invocation import command
 from clvlab.errors import SettingsError
 from clvlab_service.app import create_app
-from clvlab_service.connections import Connections, Listener, StreamProtocol, TimedProtocol
+from clvlab_service.connections import Connections, ServerSocket, StreamProtocol, TimedProtocol
 from clvlab_service.dev import AUDIENCE, ISSUER, public_key_file
 from clvlab_service.errors import install_error_handlers
 from clvlab_service.lifespan import open_application, opening_of
@@ -242,7 +242,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for sock in sockets or ():
-            if isinstance(sock, Listener):
+            if isinstance(sock, ServerSocket):
                 sock.connections = self._connections
             sock.listen(_BACKLOG)  # the event loop would accept as many at a time as it lets wait
         if not self.should_exit:  # otherwise it was told to stop in the meantime
@@ -268,7 +268,7 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     The protocol is passed because asyncio turns off Nagle's algorithm only then; otherwise each answer waits 40 ms.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)[0]
-    sock = Listener(family, kind, protocol)
+    sock = ServerSocket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if sys.platform == "linux":  # connections inherit it, so a client that stops reading is disconnected
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)

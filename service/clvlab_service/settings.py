@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from typing import Annotated, Self
 from urllib.parse import urlsplit
@@ -194,3 +196,19 @@ class Settings(BaseSettings):
             if url.scheme != "https" and not (url.scheme == "http" and url.hostname in LOOPBACK):
                 raise ValueError(f"CLVLAB_JWKS_URL {self.jwks_url!r} must be https, or http on this machine")
         return self
+
+
+_SUBSCRIBER_BITS = 64  # prefix of an IPv6 address; a client chooses the rest itself (RFC 6177)
+
+
+@lru_cache(4096)
+def subscriber(address: str) -> str:
+    """Return the part of an address that its client can't change."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return address
+    mapped = parsed.ipv4_mapped  # a socket for IPv4 and IPv6 shows an IPv4 client in this form
+    return str(mapped or IPv6Network((int(parsed), _SUBSCRIBER_BITS), strict=False))

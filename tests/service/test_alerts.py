@@ -16,6 +16,7 @@ import pytest
 import yaml
 from clvlab_service.telemetry import RequestMetrics
 
+from clvlab.arena.leaderboard import GlobalLeaderboard
 from clvlab.log.note import Signer, write_signer
 from tests.commands import clvlab
 from tests.promql import Scrapes
@@ -165,12 +166,15 @@ def test_errors_of_the_service(serve, scrapes):
 
 
 def test_slow_answers(serve, scrapes):
-    with serve() as served:
-        served.app.state.application.leaderboard = SimpleNamespace(
-            revision=lambda: time.sleep(2.6), rows=lambda *_: {"rows": []}
-        )
+    revision = GlobalLeaderboard.revision
+
+    def slow(board):
+        time.sleep(2.6)
+        return revision(board)
+
+    with serve() as served, patch.object(GlobalLeaderboard, "revision", slow):
         for time_s in (0, 60):
-            served.nobody.get("/leaderboard", params={"limit": time_s + 1})
+            served.get("/leaderboard", limit=time_s + 1)
             scrape(scrapes, served, time_s)
 
     assert firing(scrapes) == {"SlowAnswers"}

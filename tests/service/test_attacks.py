@@ -22,6 +22,8 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from clvlab.errors import SettingsError
+from clvlab.packs.synthetic import Recipe, build
+from tests.arena.archives import files_of, zipped
 from tests.length import length
 from tests.service.attacking import UPGRADE, Attack, post
 from tests.service.serving import ALICE, BACKTEST, BOUND, assert_problem, make_settings, stoppable
@@ -225,7 +227,8 @@ def test_of_a_list_of_wrong_numbers_the_first_is_named(api_in_memory):
 
     problem = assert_problem(api_in_memory.nobody.post("/backtests", json=body), 422)
 
-    assert [error["loc"] for error in problem["errors"]] == [["body", "fixture_ids", 1]]
+    assert [error["loc"][-1] for error in problem["errors"] if error["type"] == "int_type"] == [1]
+    assert len(problem["errors"]) <= 2, "the second one says what else may be in place of the list"
 
 
 # Slow clients that are no attackers.
@@ -240,6 +243,26 @@ def test_a_phone_that_sends_at_the_least_rate_is_waited_for(keys):
             time.sleep(0.02)
 
         assert phone.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_phone_that_uploads_at_the_least_rate_is_waited_for(keys, tmp_path):
+    build(Recipe(seed=7, fixtures=1, messages=40), tmp_path / "mine")
+    pack = zipped(files_of(tmp_path / "mine"))
+    with served(keys, uploads=tmp_path / "uploads", body_timeout_s=1, body_min_rate=len(pack) / 20) as place:
+        head = f"Host: x\r\nAuthorization: Bearer {dev_token(keys, ALICE, 600)}\r\nContent-Length: {len(pack)}\r\n\r\n"
+        with opened(place, b"POST /me/packs HTTP/1.1\r\n" + head.encode()) as phone:
+            for start in range(0, len(pack), len(pack) // 20):  # for three seconds, three times as long as a pause may be
+                phone.sendall(pack[start : start + len(pack) // 20])
+                time.sleep(0.15)
+
+            assert phone.recv(100).startswith(b"HTTP/1.1 201")
+
+
+def test_a_stream_may_be_silent_for_longer_than_a_request(keys):
+    with served(keys, header_timeout_s=0.5, body_timeout_s=0.5) as place, connect(draft(keys, place)) as stream:
+        time.sleep(2)
+
+        assert stream.ping().wait(PATIENCE_S)
 
 
 def test_a_reader_of_a_long_list_may_be_slow(keys):
@@ -288,6 +311,11 @@ def test_units_and_containers_allow_the_files_of_all_connections_and_bound_memor
 # The whole attacks, against ``clvlab serve`` in a process of its own.
 
 
+def again(request):
+    """Four clients that send a request again and again, on a new connection each time."""
+    return Attack(4, request.replace(b"Host", b"Connection: close\r\nHost", 1))
+
+
 BIG = {
     "pack_id": "starter",
     "fixture_ids": [""] * 65_000,
@@ -299,10 +327,10 @@ WHOLE = {
     "sockets": Attack(2_000, b"GET /runs/x/progress HTTP/1.1\r\n" + UPGRADE + b"AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"),
     "connections": Attack(10_000, b""),
     "connections-of-many": Attack(10_000, b"", addresses=250),
-    "errors": Attack(4, post(b"/backtests", json.dumps(BIG).encode())),
-    "names": Attack(4, post(b"/backtests", json.dumps({str(number): 1 for number in range(22_000)}).encode())),
-    "nests": Attack(4, post(b"/backtests", b"[" * 131_000 + b"]" * 131_000)),
-    "queries": Attack(4, b"GET /runs?%s HTTP/1.1\r\nHost: x\r\n\r\n" % b"&".join(b"%x=" % number for number in range(2_900))),
+    "errors": again(post(b"/backtests", json.dumps(BIG).encode())),
+    "names": again(post(b"/backtests", json.dumps({str(number): 1 for number in range(22_000)}).encode())),
+    "nests": again(post(b"/backtests", b"[" * 131_000 + b"]" * 131_000)),
+    "queries": again(b"GET /runs?%s HTTP/1.1\r\nHost: x\r\n\r\n" % b"&".join(b"%x=" % number for number in range(2_900))),
 }
 GROWTH_BYTES = 300 << 20
 OTHER = "127.3.0.1"

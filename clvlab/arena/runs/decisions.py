@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from operator import eq
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import polars as pl
 
@@ -16,7 +16,7 @@ from clvlab.arena.runs.runs import not_sealed
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream, first_rows
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import EvidenceError, PageError, UnknownRunError
-from clvlab.law.schema import Action, Reason, Schema
+from clvlab.law.schema import Reason, Schema
 from clvlab.proof.canonical import sha256
 from clvlab.proof.events import score_lines
 from clvlab.proof.seal import SealedRun
@@ -77,7 +77,7 @@ class DecisionFilter:
     reason: Reason | None = None
     valid: bool | None = None
     market_key: str | None = None
-    action: Action | None = None
+    action: Literal["BACK", "WAIT"] | None = None
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
         chosen = []

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
@@ -19,7 +19,6 @@ from clvlab.arena.competitions.requests import MAX_ROSTER_SIZE, CompetitionStatu
 from clvlab.arena.fixtures import FixtureFilter
 from clvlab.arena.runs.decisions import DecisionFilter
 from clvlab.arena.tables import MAX_PAGE, PAGE
-from clvlab.law.schema import Action
 from clvlab.runs.card import may_hold_past
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
 from clvlab_service.errors import PROBLEMS
@@ -98,7 +97,7 @@ async def competition(
     *,
     agent_id: _Name = None,
     market: Annotated[str | None, Query(max_length=1000)] = None,
-    action: Annotated[Action | None, Query()] = None,
+    action: Annotated[Literal["BACK", "WAIT"] | None, Query()] = None,
     cursor: CursorQuery = None,
     before: Annotated[int | None, Query(ge=0, le=SAFE_INTEGER)] = None,
     entrant: Annotated[int, Query(ge=0, le=MAX_ROSTER_SIZE)] = 0,

@@ -16,7 +16,6 @@ from clvlab.api.runs import JobState
 from clvlab.arena.jobs import OVER
 from clvlab.arena.pages import PAGE
 from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
-from clvlab.store.labels import ANYBODY
 from clvlab_service.deps import (
     JOB,
     AnyPrincipal,
@@ -92,7 +91,7 @@ async def run_backtest(
     the run goes on. A bearer token is optional: the run belongs to its owner, unless somebody
     has asked for the same one before.
     """
-    wanted = await run_in_threadpool(application.backtests.ask, body, key, principal or ANYBODY)
+    wanted = await run_in_threadpool(application.backtests.ask, body, key, principal)
     is_new = False
     if not wanted.known:
         async with pool.turn(wanted.run_id):

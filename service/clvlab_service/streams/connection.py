@@ -17,9 +17,8 @@ from clvlab.arena.application import Application
 from clvlab.errors import ClvlabError, ShuttingDownError, UnknownCompetitionError
 from clvlab_service.errors import known_problem
 from clvlab_service.json_lists import EventPages
-from clvlab_service.middleware import subscriber
 from clvlab_service.pool import BoundedPool
-from clvlab_service.settings import Settings
+from clvlab_service.settings import Settings, subscriber
 from clvlab_service.telemetry import RequestMetrics
 
 # Number of open streams, in all and from one address.
