@@ -209,8 +209,8 @@ class BacktestReports:
             if used not in (None, spec.run_id):
                 raise _key_conflict(key)
         known = self._stored_report(backtest_id(spec.run_id)) is not None
-        chosen, owned = key is not None, owner or ANYBODY
-        return ReportRequest(request, spec, key or secrets.token_urlsafe(24), chosen, known, owned, used is not None)
+        key_of_request, chosen = key or secrets.token_urlsafe(24), key is not None
+        return ReportRequest(request, spec, key_of_request, chosen, known, owner or ANYBODY, repeated=used is not None)
 
     def enter(self, wanted: ReportRequest, *, at_once: bool = False) -> bool:
         """Store a request; the first one for a backtest also stores its run and job, which belong to its owner.

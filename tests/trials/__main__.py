@@ -95,11 +95,11 @@ def _nothing_lost(found: Found) -> bool:
 
 
 def _let_go(found: Found) -> bool:
-    return found["after s"] < _FROZEN_S and found["next answer"] == "200" and found["the frozen one is"] == "fenced"
+    return found["after s"] < _FROZEN_S and found["next answer"] == "201" and found["the frozen one is"] == "fenced"
 
 
 def _went_on(found: Found) -> bool:
-    return "not tried" in found or (found["after room was made"] == 200 and found["unverified"] == 0 and found["refused"] > 0)
+    return "not tried" in found or (found["after room was made"] == 201 and found["unverified"] == 0 and found["refused"] > 0)
 
 
 def _refused(found: Found) -> bool:

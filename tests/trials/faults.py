@@ -69,7 +69,7 @@ def full_disk(folder: Path) -> dict[str, int | str]:
             verified = _verified(folder, service)
     finally:
         subprocess.run(["umount", str(place)], check=True)
-    return {"sealed": statuses.count(200), "refused": statuses.count(503), "read while full": readable} | {
+    return {"sealed": statuses.count(201), "refused": statuses.count(503), "read while full": readable} | {
         "after room was made": after,
         "unverified": verified,
     }
