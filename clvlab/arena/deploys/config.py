@@ -43,7 +43,7 @@ def scope_faults(names: Iterable[str]) -> dict[str, str]:
     Examples
     --------
     >>> scope_faults(["fixtures", "colour"])
-    {'fixtures': "is unknown: name fixtures by fixture_id or fixture_ids, and their pack by pack_id"}
+    {'fixtures': 'is unknown: name fixtures by fixture_id or fixture_ids, and their pack by pack_id'}
     """
     return {
         name: "is unknown: name fixtures by fixture_id or fixture_ids, and their pack by pack_id"
