@@ -458,7 +458,7 @@ class Jobs:
                     row = runs.row(connection, run_id) or job_rows.newest(connection, UPLOAD, run_id)
                 if row is None:
                     raise UnknownRunError(f"unknown run {run_id!r}")
-                if row["status"] in (*OVER, JobStatus.DONE):
+                if row["status"] in (*OVER, JobStatus.DONE, JobStatus.CANCELLED, JobStatus.REFUSED):
                     return row
                 self.require_log()
                 job = self._claim(run_id=run_id) if self.workers else None
@@ -502,7 +502,7 @@ class Jobs:
         return (attempt.progress if attempt else noted) or _NO_PROGRESS
 
     def cancel(self, run_id: str, cause: str, unless: Callable[[Connection], bool] = never) -> bool:
-        """End the job of an unfinished run as a failure with a cause; False if there is no such job.
+        """End the job of an unfinished run, which fails with a cause; False if there is no such job.
 
         ``unless`` is called while the job is locked; the run continues if it returns True.
         """
@@ -511,7 +511,7 @@ class Jobs:
             if unless(connection) or job is None:
                 return False
             self.handlers[job.kind].record_failure(connection, job, cause)
-            job_rows.finish(connection, job, JobStatus.FAILED, cause)
+            job_rows.finish(connection, job, JobStatus.CANCELLED, cause)
         attempt = self._attempts.of(run_id)
         if attempt is not None:
             attempt.end()

@@ -32,6 +32,8 @@ class JobStatus(StrEnum):
     LEASED = "leased"
     DONE = "done"
     FAILED = "failed"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"  # an upload that is no sound pack
 
 
 _OPEN = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED))
@@ -237,7 +239,8 @@ def finish(connection: Connection, job: Job, status: JobStatus, cause: str | Non
 
 def counts(connection: Connection) -> dict[str, int]:
     found = connection.execute(select(jobs.c.status, func.count()).group_by(jobs.c.status)).all()
-    return {status.value: 0 for status in JobStatus} | {status: int(count) for status, count in found}
+    usual = {status.value: 0 for status in JobStatus if status not in (JobStatus.CANCELLED, JobStatus.REFUSED)}
+    return usual | {str(status): int(count) for status, count in found}
 
 
 def failed(connection: Connection) -> dict[str, int]:

@@ -149,6 +149,11 @@ class _HeadersSentError(Exception):
     """The answer to a HEAD is sent, so its body need not be made."""
 
 
+def _as_get(scope: Scope) -> Scope:
+    """Return the GET whose answer a HEAD gets; only a GET has a range (RFC 9110, section 14.2)."""
+    return {**scope, "method": "GET", "headers": [one for one in scope["headers"] if one[0] not in (b"range", b"if-range")]}
+
+
 class _Exchange:
     """A request and its answer, with the additions of the middleware.
 
@@ -175,7 +180,7 @@ class _Exchange:
         self.is_http = scope["type"] == "http"
         self.has_two_lengths = self.is_http and b"content-length" in headers and b"transfer-encoding" in headers
         self._is_head = self.is_http and scope["method"] == "HEAD"
-        self.scope, self.inner = scope, {**scope, "method": "GET"} if self._is_head else scope
+        self.scope, self.inner = scope, _as_get(scope) if self._is_head else scope
         self.status = 0
         self.max_bytes: float = math.inf
         self.vary: tuple[str, ...] = ()

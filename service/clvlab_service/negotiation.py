@@ -187,7 +187,7 @@ class RevalidatedRoute(APIRoute):
             if response.status_code != HTTPStatus.OK:  # the progress of work changes by itself
                 return response
             if "etag" not in response.headers:
-                body = response.body
+                body = bytes(response.body) + response.headers.get("link", "").encode()  # a list may grow behind its page
                 tag = await run_in_threadpool(strong_tag, body) if len(body) > _LARGE else strong_tag(body)
                 response.headers["ETag"] = tag
             response.headers.setdefault("Cache-Control", self.cache_control)

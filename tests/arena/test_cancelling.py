@@ -61,7 +61,7 @@ def test_worker_whose_run_is_cancelled_ends_at_its_next_word_and_stores_nothing(
 
     assert told == [Stage.OPENING, Stage.DECIDING]
     assert application.runs.card(run_id)["run"]["status"] == "failed"
-    assert application.jobs.counts() == {"queued": 0, "leased": 0, "done": 0, "failed": 1}
+    assert application.jobs.counts() == {"queued": 0, "leased": 0, "done": 0, "failed": 0, "cancelled": 1}
 
 
 def test_cancel_of_another_process_is_met_at_the_fence(application):

@@ -107,7 +107,7 @@ def test_a_live_match_has_the_names_that_its_start_knew(service, long_log):
 
     assert (found.fixture.names, found.fixture.league) == (("Ash", "Birch"), "Tree League")
     assert found.owner.startswith("did:")
-    assert service.stories.fixtures([long_log])[long_log] == found.fixture
+    assert service.stories.fixtures([long_log])[long_log] == found.fixtures
 
 
 def test_an_agent_that_fails_before_the_seal_is_named(application):

@@ -283,6 +283,20 @@ def test_job_that_fails_as_its_pack_was_cut_short(serve, scrapes, tmp_path):
     assert scrapes.ask('clvlab_jobs_failed{kind="deploy"} == 1')
 
 
+def test_what_its_requester_cancels_or_gets_refused_is_no_fault(serve, scrapes, tmp_path):
+    with serve(uploads=tmp_path / "uploads") as served:
+        served.app.state.application.jobs.stop()
+        scrape(scrapes, served, 0)
+        deployed = served.post("/agents/deploy", DEPLOY)
+        served.post(f"/agents/instances/{deployed['instance_id']}/cancel")
+        no_pack = served.alice.post("/me/packs", content=b"no pack", headers={"Prefer": "wait=60"})
+        scrape(scrapes, served, 60)
+
+    assert_problem(no_pack, 400)
+    assert firing(scrapes) == set()
+    assert all(scrapes.ask(f'clvlab_jobs{{status="{status}"}} == 1') for status in ("cancelled", "refused"))
+
+
 def test_anchor_that_never_succeeds(serve, file, scrapes, local):
     chain = local.settings
     gone = {

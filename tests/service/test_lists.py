@@ -1,16 +1,20 @@
 """Lists in pages, each continued by the header ``Link``."""
 
+import shutil
 import time
 from urllib.parse import urlsplit
 
+import orjson
 import polars as pl
 import pytest
 from sqlalchemy import select
 
 from clvlab.arena.competitions.requests import CompetitionConfig
+from clvlab.arena.packs import bundled_catalog
 from clvlab.store import competitions, instances
 from clvlab.store.tables import competitions as table
 from tests.length import any_store
+from tests.service import serving
 from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, assert_problem, make_entry
 from tests.service.tokens import ALICE
 from tests.waiting import until
@@ -337,3 +341,20 @@ def test_pages_of_the_leaderboard_that_begin_at_a_rank_go_on_by_links(api):
 )
 def test_pages_of_the_leaderboard_are_bounded(api, wrong):
     assert_problem(api.nobody.get(f"/leaderboard?{wrong}"), 422)
+
+
+def test_a_client_that_has_the_last_page_hears_of_the_next_one(keys, tmp_path):
+    """A new pack after the last one changes the header ``Link`` of a page, and not its body."""
+    folder = shutil.copytree(bundled_catalog().folder, tmp_path / "packs")
+    entries = bundled_catalog().entries()
+    (folder / "catalog.json").write_bytes(orjson.dumps({"season": entries["season"]}))
+    with serving.api(keys, packs=folder) as found:
+        last = found.nobody.get("/replay-packs", params={"limit": 1})
+        (folder / "catalog.json").write_bytes(orjson.dumps(entries))
+        again = found.nobody.get("/replay-packs", params={"limit": 1}, headers={"If-None-Match": last.headers["etag"]})
+        kept = found.nobody.get("/replay-packs", params={"limit": 1}, headers={"If-None-Match": again.headers["etag"]})
+
+    assert "next" not in last.links
+    assert (again.status_code, again.json()) == (200, last.json())
+    assert "cursor=season" in again.links["next"]["url"]
+    assert kept.status_code == 304

@@ -545,6 +545,26 @@ def test_the_list_of_competitions_names_their_matches(served):
     assert text.count("Birch North") == len(served.get("/competitions"))
 
 
+def test_a_competition_over_several_fixtures_names_the_match_of_each_decision(keys):
+    with serving.api(keys) as found:
+        created = found.competition(BOUND | {"fixture_id": None, "fixture_ids": [FIXTURE, FIXTURE + 1]}, ("baseline",))
+        draft = page(found, f"/competitions/{created}").text
+        found.post(f"/competitions/{created}/start")
+
+        shown, listed = story(found, created), page(found, "/competitions").text
+
+    table = Elements(shown[shown.index('<table class="story"') :]).text
+    assert "<title>2 matches of starter · clvlab</title>" in shown
+    assert "<title>2 matches of starter · clvlab</title>" in draft
+    assert "One match is too few" not in shown
+    assert all(names in table for names in ("Birch North – Glen North", "Kestrel Coast – Glen Coast"))
+    sides = re.findall(r"bet on ((?:Birch|Glen|Kestrel) \w+) [^–]+? (\w+ \w+ – \w+ (?:North|Coast))", " ".join(table.split()))
+    assert {match for _, match in sides} == {"Birch North – Glen North", "Kestrel Coast – Glen Coast"}
+    assert all(side in match for side, match in sides)
+    assert "2 matches" in listed
+    assert "Birch North" not in listed
+
+
 def test_names_with_the_same_decisions_are_one_row_of_a_page(keys):
     with serving.api(keys) as found:
         created = found.competition()

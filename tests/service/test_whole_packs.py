@@ -15,6 +15,10 @@ WANTED = [([FIXTURE + 2, FIXTURE, FIXTURE + 2], [FIXTURE, FIXTURE + 2]), ([FIXTU
 ASYNC = {"Prefer": "respond-async"}
 
 
+def stated_once(fixture_ids):
+    return fixture_ids if fixture_ids == "all" else list(dict.fromkeys(fixture_ids))
+
+
 def sealed_fixtures(served, run_id):
     until(lambda: served.get(f"/runs/{run_id}/progress")["status"] == "sealed")
     assert served.post(f"/runs/{run_id}/verify")["verified"]
@@ -30,7 +34,7 @@ def test_a_competition_runs_over_the_fixtures_that_it_names(api, fixture_ids, bo
     started = api.post(f"/competitions/{created}/start")
 
     assert state["replay_binding"] == started["replay_binding"] == binding
-    assert state["config"]["fixture_ids"] == fixture_ids
+    assert state["config"]["fixture_ids"] == stated_once(fixture_ids)
     assert started["status"] == "finalized"
     assert sealed_fixtures(api, started["run_id"]) == set(bound)
     begun = api.get(f"/competitions/{created}/events", since_seq=-1)[0]
@@ -47,7 +51,7 @@ def test_a_deploy_runs_over_the_fixtures_that_it_names(api, fixture_ids, bound):
     }  # fmt: skip
     assert sealed_fixtures(api, deployed["run_id"]) == set(bound)
     record = api.get(f"/agents/instances/{deployed['instance_id']}", by=api.alice)
-    assert (record["run_status"], record["config"]["fixture_ids"]) == ("sealed", fixture_ids)
+    assert (record["run_status"], record["config"]["fixture_ids"]) == ("sealed", stated_once(fixture_ids))
 
 
 @pytest.mark.parametrize("unset", [{}, {"fixture_ids": None}], ids=["absent", "null"])
@@ -124,6 +128,19 @@ def test_fixtures_of_a_list_need_their_pack(api):
     problem = assert_problem(api.alice.post("/competitions", json=CONFIG | {"fixture_ids": [FIXTURE]}), 400)
 
     assert "pack_id" in problem["detail"]
+
+
+def test_what_a_list_shows_of_fixtures_is_bounded_by_their_pack_whatever_was_sent(api):
+    """Otherwise one page of competitions repeats 200 bodies."""
+    repeated = {"fixture_ids": [FIXTURE] * 20_000}
+    api.post("/competitions", PACK | repeated)
+    run_id = api.post("/agents/deploy", WHOLE_DEPLOY | repeated)["run_id"]
+
+    [listed] = api.get("/competitions", limit=1)
+
+    assert listed["config"]["fixture_ids"] == [FIXTURE]
+    [agent] = api.get(f"/runs/{run_id}")["lineage"]["agents"]
+    assert agent["config"]["fixture_ids"] == [FIXTURE]
 
 
 def test_an_agent_of_a_roster_has_no_fixtures_of_its_own(api):

@@ -70,17 +70,27 @@ class DecisionPage:
 class Story:
     """A competition for people.
 
-    ``fixture`` is ``None`` if it is not known or its pack is gone. ``decisions`` is ``None`` if the sealed bytes can't be read.
-    ``stopped`` has the class of the error of each agent that failed in its run. ``happenings`` are the newest first, and
+    ``fixtures`` is empty if they are not known or their pack is gone. ``decisions`` is ``None`` if the sealed bytes can't be
+    read. ``stopped`` has the class of the error of each agent that failed in its run. ``happenings`` are the newest first, and
     ``earlier`` is the number before which they continue.
     """
 
     owner: str
-    fixture: Fixture | None
+    fixtures: Sequence[Fixture]
     decisions: DecisionPage | None
     stopped: dict[str, str]
     happenings: Sequence[CompetitionEvent]
     earlier: int | None
+
+    @property
+    def fixture(self) -> Fixture | None:
+        """The fixture, if it is the only one."""
+        return self.fixtures[0] if len(self.fixtures) == 1 else None
+
+    @property
+    def names(self) -> dict[int, Sequence[str]]:
+        """Who plays, by fixture."""
+        return {one.fixture_id: one.names for one in self.fixtures}
 
 
 @dataclass(frozen=True)
@@ -106,29 +116,30 @@ class CompetitionStories:
             unsealed = None if row["run_id"] else _unsealed(connection, row, wanted, cursor, limit)
         return Story(
             row["owner"],
-            self._fixture(row, started),
+            self._fixtures(row, started),
             unsealed or self._sealed(str(row["run_id"]), wanted, cursor, limit),
             stopped,
             newest[:happenings],
             newest[happenings - 1]["seq"] if len(newest) > happenings else None,
         )
 
-    def fixtures(self, competition_ids: Iterable[str]) -> dict[str, Fixture | None]:
-        """Return the fixture of each competition; ``None`` if it is not known or its pack is gone."""
+    def fixtures(self, competition_ids: Iterable[str]) -> dict[str, Sequence[Fixture]]:
+        """Return the fixtures of each competition; without any if they are not known or their pack is gone."""
         with self.database.read() as connection:
             listed = [row for one in competition_ids if (row := rows.row(connection, one)) is not None]
             starts = [_start(connection, row) for row in listed]
-        return {row["competition_id"]: self._fixture(row, start) for row, start in zip(listed, starts, strict=True)}
+        return {row["competition_id"]: self._fixtures(row, start) for row, start in zip(listed, starts, strict=True)}
 
-    def _fixture(self, row: CompetitionRow, started: Sequence[CompetitionEvent]) -> Fixture | None:
+    def _fixtures(self, row: CompetitionRow, started: Sequence[CompetitionEvent]) -> list[Fixture]:
         if row["pack_id"] is None:
             followed = started[0]["payload"].get("fixture") if started else None
-            return Fixture.model_validate(followed) if followed else None
+            return [Fixture.model_validate(followed)] if followed else []
         try:
-            pack = bind(self.packs.seen_by(row["owner"]), row["pack_id"], row["fixture_id"]).pack
-        except PackError:  # deleted or damaged: the page has its id
-            return None
-        return next(one for one in pack.manifest.fixtures if one.fixture_id == row["fixture_id"])
+            bound = bind(self.packs.seen_by(row["owner"]), row["pack_id"], row["fixture_id"], row["fixture_ids"])
+        except PackError:  # deleted or damaged: the page has their ids
+            return []
+        wanted = set(bound.fixtures)
+        return [one for one in bound.pack.manifest.fixtures if one.fixture_id in wanted]
 
     def _sealed(self, run_id: str, wanted: DecisionFilter, cursor: str | None, limit: int) -> DecisionPage | None:
         cursor = None if cursor and cursor.startswith(_LIVE) else cursor  # the run was sealed since that page

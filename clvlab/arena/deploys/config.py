@@ -32,7 +32,15 @@ Allowlist = Annotated[list[Entry], Field(max_length=MAX_ENTRIES)]
 
 
 FixtureId = Annotated[StrictInt, Field(ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
-FixtureIds = Annotated[list[FixtureId], Field(min_length=1, max_length=100_000, fail_fast=True)] | Literal["all"]
+
+
+def _distinct(fixture_ids: Any) -> Any:
+    """Leave repeated fixtures out, so that what lists repeat of a request is bounded by its pack."""
+    return list(dict.fromkeys(fixture_ids)) if isinstance(fixture_ids, list) else fixture_ids
+
+
+_Several = Annotated[list[FixtureId], Field(min_length=1, max_length=100_000, fail_fast=True)]
+FixtureIds = Annotated[_Several | Literal["all"], AfterValidator(_distinct)]
 """Fixtures of a pack, or all of it."""
 _SCOPE = re.compile("fixture|pack", re.IGNORECASE)
 

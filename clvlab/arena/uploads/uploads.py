@@ -354,6 +354,8 @@ _STATUSES = {
     JobStatus.LEASED: RunStatus.RUNNING,
     JobStatus.DONE: RunStatus.SEALED,
     JobStatus.FAILED: RunStatus.FAILED,
+    JobStatus.CANCELLED: RunStatus.FAILED,
+    JobStatus.REFUSED: RunStatus.FAILED,
 }
 
 
@@ -412,7 +414,7 @@ class UploadJobs:
                     self._end(connection, job, JobStatus.DONE, None, {"pack_id": row["pack_id"], "is_new": is_new})
             except PackError as error:
                 with fenced(self.jobs.database, job) as connection:
-                    self._end(connection, job, JobStatus.FAILED, str(error), {"reason": getattr(error, "reason", None)})
+                    self._end(connection, job, JobStatus.REFUSED, str(error), {"reason": getattr(error, "reason", None)})
         self._file(job.run_id).unlink(missing_ok=True)
 
     def _end(self, connection: Connection, job: Job, status: JobStatus, cause: str | None, result: object) -> None:
