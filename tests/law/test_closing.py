@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import numpy as np
 import polars as pl
 import pytest
 
@@ -146,6 +149,13 @@ def test_market_that_is_not_on_the_tape_has_no_close():
     closes = market_closes(tape, asked, fixture_closes(tape, Window()))
 
     assert closes["close_row"].to_list() == [None]
+
+
+def test_the_key_of_a_tape_that_was_read_in_pieces_is_searched_without_a_copy():
+    whole = make_tape([message(0, 0, QUOTES), message(1, 10, QUOTES)])
+    tape = replace(whole, rows=pl.concat([whole.rows[:1], whole.rows[1:]], rechunk=False))
+
+    assert np.shares_memory(tape.key.to_numpy(), tape.key.to_numpy())
 
 
 def test_empty_tape_closes_nothing():
