@@ -160,7 +160,7 @@ def fixture_closes(tape: Tape, window: Window) -> pl.DataFrame:
         # The first message in play ends the window, even before the scheduled kickoff: matches start early, and a price in play
         # knows goals. A later message that is not in play changes nothing, or a flag that flickers would open the window again
         # (law.md, "Window"). Only fixtures without a message in play need the search for their kickoff.
-        play_seq, play_ms = rows.first_message(rows.begin(tape.rows["in_running"].to_numpy()))
+        play_seq, play_ms = rows.first_message(rows.begin(tape.rows["in_running"].fill_null(value=False).to_numpy()))
         scheduled = find(ints_of(tape.fixtures["fixture_id"]), rows.fixture_id)
         kickoff_ms = take(ints_of(tape.fixtures["kickoff_ts_ms"]), scheduled, NONE)
         started_seq, _ = rows.first_message(rows.since(np.where(known(play_seq), NONE, kickoff_ms)))
@@ -179,7 +179,7 @@ def _kinds(count: int, kind: CloseKind) -> Ints:
 
 
 class _RowsByFixture:
-    """The rows of a tape by fixture. They are in order of fixture, series and tick, and time never falls in a series."""
+    """The rows of a tape by fixture. They are in order of fixture, series and tick."""
 
     def __init__(self, tape: Tape) -> None:
         fixture_id = ints_of(tape.series["fixture_id"])
@@ -211,12 +211,15 @@ class _RowsByFixture:
 
     def since(self, start_ms: Ints) -> Ints:
         """Return the first row of each series at or after a time of its fixture; none for a fixture without a time."""
+        ts_ms = self._ts_ms
+        if (find(self.start, np.flatnonzero(ts_ms[1:] < ts_ms[:-1]) + 1) < 0).any():  # time falls in a series, as in no pack
+            ts_ms = np.concatenate([np.maximum.accumulate(times) for times in np.split(ts_ms, self.start[1:])])
         searched = known(start_ms)[self._fixture]
         wanted, low, high = start_ms[self._fixture][searched], self.start[searched], self._stop[searched]
         stop = high
         while (low < high).any():
             middle = (low + high) // 2
-            late = (low == high) | (self._ts_ms[np.minimum(middle, len(self._ts_ms) - 1)] >= wanted)
+            late = (low == high) | (ts_ms[np.minimum(middle, len(ts_ms) - 1)] >= wanted)
             low, high = np.where(late, low, middle + 1), np.where(late, np.minimum(high, middle), high)
         rows: Ints = low[low < stop]
         return rows

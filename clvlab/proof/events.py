@@ -452,8 +452,8 @@ def decision_lines(events: Events) -> Iterator[bytes]:
         actions = map(
             _Action,
             _nullable(made.limit_odds_milli, rows),
-            _texts(made.market_key, rows),
-            _texts(made.side, rows),
+            _nullable_texts(made.market_key, rows),
+            _nullable_texts(made.side, rows),
             _nullable(made.stake, rows),
             _texts(made.action, rows),
         )
@@ -512,9 +512,16 @@ def _nullable(column: Ints, rows: slice) -> list[int | None]:
     return [None if value == NONE else value for value in column[rows].tolist()]
 
 
-def _texts(column: Categorical[str], rows: slice) -> list[Any]:
-    values = [*column.values, None]
+def _texts(column: Categorical[str], rows: slice) -> list[str]:
+    if (column.codes[rows] < 0).any():
+        raise EvidenceError("a line needs a value where a null stands")
+    values = column.values
     return [values[code] for code in column.codes[rows].tolist()]
+
+
+def _nullable_texts(column: Categorical[str], rows: slice) -> list[str | None]:
+    values = column.values
+    return [None if code < 0 else values[code] for code in column.codes[rows].tolist()]
 
 
 class _SealedStates:

@@ -170,8 +170,8 @@ def import_files(
             for tape, books in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds the ticks
                 if options.books and books is None:
                     raise SourceError(f"{result.normaliser} reads no single books: leave books out")
-                quality.add(tape)
                 writer.add(tape, books)
+                quality.add(tape)  # it reads only ticks that break no rule
                 written_fixtures += tape.series["fixture_id"].n_unique()
                 done = f"{written_fixtures:,} of {counted(len(result.fixtures), 'fixture')}"
                 options.progress(f"{done}, {counted(quality.counts['ticks'], 'tick')} written")

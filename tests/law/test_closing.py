@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import numpy as np
 import polars as pl
 import pytest
 
@@ -29,6 +32,12 @@ def test_first_in_running_tick_closes_and_later_flips_are_ignored():
     assert closes_of(tape) == {1: (2, 20_000, "in_running")}
 
 
+def test_a_tick_that_does_not_say_whether_it_is_in_running_is_not():
+    tape = make_tape(message(seq, 10 * seq, QUOTES, in_running=flag) for seq, flag in enumerate([None, False, True, None]))
+
+    assert closes_of(tape) == {1: (2, 20_000, "in_running")}
+
+
 def test_in_running_tick_outranks_the_kickoff():
     tape = make_tape([message(0, 0, QUOTES), message(1, 10, QUOTES), message(2, 20, QUOTES, in_running=True)], {1: 5})
 
@@ -44,6 +53,20 @@ def test_kickoff_closes_at_the_first_tick_not_before_it(kickoff_s, end_seq):
     tape = make_tape([message(0, 0, QUOTES), message(1, 10, QUOTES), message(2, 20, QUOTES)], {1: kickoff_s})
 
     assert closes_of(tape) == {1: (end_seq, round(kickoff_s * 1000), "kickoff")}
+
+
+@pytest.mark.parametrize("other", [[], [message(4, 70, QUOTES, market_key="OU||")]], ids=["one market", "two markets"])
+@pytest.mark.parametrize(("kickoff_s", "end_seq"), [(15, 1), (40, 1), (50, 1), (55, 3), (60, 3)])
+def test_the_first_tick_at_or_after_the_kickoff_ends_the_window_even_if_time_falls_later(kickoff_s, end_seq, other):
+    tape = make_tape([*(message(seq, ts_s, QUOTES) for seq, ts_s in enumerate([10, 50, 20, 60])), *other], {1: kickoff_s})
+
+    assert closes_of(tape) == {1: (end_seq, kickoff_s * 1000, "kickoff")}
+
+
+def test_the_first_tick_after_the_duration_ends_the_window_even_if_time_falls_later():
+    tape = make_tape(message(seq, ts_s, QUOTES) for seq, ts_s in enumerate([10, 50, 20, 60]))
+
+    assert closes_of(tape, Window(**FIXED, duration_s=30)) == {1: (1, 40_000, "duration")}
 
 
 def test_kickoff_before_1970_is_refused():
@@ -126,6 +149,13 @@ def test_market_that_is_not_on_the_tape_has_no_close():
     closes = market_closes(tape, asked, fixture_closes(tape, Window()))
 
     assert closes["close_row"].to_list() == [None]
+
+
+def test_the_key_of_a_tape_that_was_read_in_pieces_is_searched_without_a_copy():
+    whole = make_tape([message(0, 0, QUOTES), message(1, 10, QUOTES)])
+    tape = replace(whole, rows=pl.concat([whole.rows[:1], whole.rows[1:]], rechunk=False))
+
+    assert np.shares_memory(tape.key.to_numpy(), tape.key.to_numpy())
 
 
 def test_empty_tape_closes_nothing():

@@ -1,5 +1,7 @@
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import rfc8785
 from hypothesis import given, settings
@@ -8,10 +10,11 @@ from hypothesis import strategies as st
 from clvlab.engine.run import run
 from clvlab.errors import EvidenceError
 from clvlab.law.closing import Window
+from clvlab.law.lines import NONE
 from clvlab.law.schema import SAFE_INTEGER
 from clvlab.proof import clv_verify
 from clvlab.proof.canonical import canonical, decimal_text, parsed, without_floats
-from clvlab.proof.events import decision_lines
+from clvlab.proof.events import close_lines, decision_lines
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.verify import verify
 from tests.factories import make_agent, make_decisions, make_run, make_tape, message
@@ -104,6 +107,28 @@ def test_columns_are_written_as_the_values_would_be(names):
     assert [json.loads(line)["payload"]["untrusted"]["reason"] for line in lines] == [row["reason"] for row in rows]
     assert clv_verify.read_evidence(result.sealed.events)
     assert read_evidence(result.sealed.events).decisions.equals(result.evidence.decisions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [("decisions", "agent_id"), ("decisions", "action"), ("decisions", "ts_ms"), ("decisions", "states.side"),
+     ("closes", "market_key"), ("closes", "close_kind"), ("closes", "end_seq"), ("closes", "states.side")],
+)  # fmt: skip
+def test_a_line_that_lacks_a_value_is_not_written(kind, column):
+    events = make_run(make_tape([message(0, 0, {"part1": 6000, "part2": 4000})]), {}).evidence.events
+    lines = getattr(events, kind)
+    owner = lines.states if "." in column else lines
+    name = column.rpartition(".")[2]
+    null = np.full_like(getattr(owner, name), NONE) if name.endswith(("ms", "seq")) else nothing(getattr(owner, name))
+    lacking = replace(owner, **{name: null})
+    events = replace(events, **{kind: replace(lines, states=lacking) if "." in column else lacking})
+
+    with pytest.raises(EvidenceError, match="a line needs a value where a null stands"):
+        list({"decisions": decision_lines, "closes": close_lines}[kind](events))
+
+
+def nothing(column):
+    return replace(column, codes=np.full_like(column.codes, -1))
 
 
 @pytest.mark.parametrize("text", NASTY)

@@ -11,11 +11,14 @@ import orjson
 import pytest
 
 import clvlab as cl
-from clvlab.errors import ArgumentError, OddsError, SourceError, WindowError
+from clvlab.errors import ArgumentError, OddsError, PackFormatError, SourceError, WindowError
+from clvlab.law.schema import TICKS, ClosingPolicy
 from clvlab.odds.margin import Margin
 from clvlab.packs.verification import verify_pack
-from clvlab.sources.importer import import_source
-from clvlab.sources.source import Options
+from clvlab.sources.importer import import_files, import_source
+from clvlab.sources.source import ImportStats, Options, SourceData
+from tests.packs.test_writer import BROKEN, MANIFEST, ticks
+from tests.packs.test_writer import message as tick
 from tests.samples.__main__ import SOURCES
 from tests.sources.betfair.test_history import OPENING, change, offers, stream
 
@@ -90,6 +93,29 @@ def test_an_import_that_gives_no_tick_is_refused_with_a_reason(tmp_path):
     with pytest.raises(SourceError, match=r"no tick could be made of odds\.csv; refused 1, as odds\.csv:2: 'soon' is no"):
         import_source("csv", [tmp_path / "odds.csv"], tmp_path / "p", Options(lenient=True))
     assert [path.name for path in tmp_path.iterdir()] == ["odds.csv"]
+
+
+def without(column):
+    """Ticks of two messages, of which the first lacks a value."""
+    at = list(TICKS).index(column)
+    return [(*row[:at], None, *row[at + 1 :]) for row in tick(0, 1000, [4000, 6000])] + tick(1, 2000, [4000, 6000])
+
+
+LACKING = {f"no {column}": without(column) for column in ("tick_seq", "ts_ms", "in_running", "suspended")}
+
+
+@pytest.mark.parametrize("policy", ClosingPolicy)
+@pytest.mark.parametrize("rule", [*BROKEN, *LACKING])
+def test_ticks_of_a_source_that_break_a_rule_are_refused_and_nothing_is_left(tmp_path, rule, policy):
+    rows = (BROKEN | LACKING)[rule]
+
+    def normalise(*_):
+        account = ImportStats(lenient=False)
+        return SourceData([ticks(*rows)], MANIFEST.fixtures, account, "imported", "x", "none", "none", closing_policy=policy)
+
+    with pytest.raises(PackFormatError, match="the first is"):
+        import_files({}, normalise, tmp_path / "p")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_a_table_that_is_cut_off_the_rows_before_are_kept_when_lenient(tmp_path):
