@@ -33,7 +33,7 @@ class JobStatus(StrEnum):
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    REFUSED = "refused"  # an upload that is no sound pack
+    REFUSED = "refused"  # an upload that is not a valid pack
 
 
 _OPEN = jobs.c.status.in_((JobStatus.QUEUED, JobStatus.LEASED))
