@@ -182,7 +182,7 @@ def _latencies(port: int, ask: Callable[[], Ask], over: Callable[[], bool]) -> l
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         content = response.read()
-        if response.status != 200:
+        if response.status not in (200, 201):
             raise RuntimeError(f"{method} {path}: {response.status} {content[:500]!r}")
         found.append(time.perf_counter() - started)
     connection.close()

@@ -73,7 +73,7 @@ class Owner:
     def get(self, path: str) -> Any:
         return self._ask("GET", path, None)
 
-    def post(self, path: str, body: Any = None, expect: int = 200) -> Any:
+    def post(self, path: str, body: Any = None, expect: int | None = None) -> Any:
         return self._ask("POST", path, body, expect)
 
     def competition(self, pack_id: str, fixture_id: int, agents: int) -> str:
@@ -95,12 +95,12 @@ class Owner:
                 return run_id, made
         raise RuntimeError("the agents decide too little")
 
-    def _ask(self, method: str, path: str, body: Any, expect: int = 200) -> Any:
+    def _ask(self, method: str, path: str, body: Any, expect: int | None = None) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=600)
         connection.request(method, path, None if body is None else json.dumps(body), self._headers)
         response = connection.getresponse()
         content = response.read()
         connection.close()
-        if response.status != expect:
+        if response.status not in ((200, 201) if expect is None else (expect,)):
             raise RuntimeError(f"{method} {path}: {response.status} {content[:500]!r}")
         return json.loads(content)
