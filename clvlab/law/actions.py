@@ -45,8 +45,8 @@ def check_decisions(decisions: pl.DataFrame) -> pl.DataFrame:
     }
     keys = {Action.BACK: _KEY, Action.WAIT: _KEY[:3]}
     of = {action: pl.col("action") == action for action in keys}
-    repeated = [pl.struct(key).filter(of[action]).n_unique() != of[action].sum() for action, key in keys.items()]
-    broken, *doubled = decisions.select(pl.any_horizontal(rules.values()).any(), a=repeated[0], b=repeated[1]).row(0)
+    repeated = {action: pl.struct(key).filter(of[action]).n_unique() != of[action].sum() for action, key in keys.items()}
+    broken, *doubled = decisions.select(pl.any_horizontal(rules.values()).any(), **repeated).row(0)
     for text, rule in rules.items() if broken else ():
         refused = decisions.filter(rule)
         if refused.height:

@@ -252,11 +252,8 @@ def market_closes(tape: Tape, markets: pl.DataFrame, ends: pl.DataFrame) -> pl.D
 
 def _last_open(tape: Tape, market: Ints, last_seq: Ints, close_ts_ms: Ints, row: Ints) -> Ints:
     """Replace rows of suspended messages by the market's last open message, if it is at most 300 s older than the close."""
-    suspended, key = tape.rows["suspended"].to_numpy(), tape.key.to_numpy()
-    open_rows = np.flatnonzero(~suspended)
-    found = np.searchsorted(key[open_rows], (take(tape.markets.series, market, -1) << 32) + last_seq, side="right") - 1
-    open_row = np.where(found >= 0, take(open_rows, found, 0), -1)
-    young = close_ts_ms - take(tape.rows["ts_ms"].to_numpy(), open_row, 0) <= LAST_OPEN_MAX_AGE_MS
-    closed = known(row) & take(suspended, np.maximum(row, -1), default=False)
-    usable = closed & young & (open_row >= take(tape.markets.start, market, 0))
-    return np.where(usable, open_row, row)
+    suspended = tape.rows["suspended"].to_numpy()
+    opened = tape.markets.last_rows(tape.key.to_numpy(), market, last_seq, np.flatnonzero(~suspended))
+    young = close_ts_ms - take(tape.rows["ts_ms"].to_numpy(), np.maximum(opened, -1), 0) <= LAST_OPEN_MAX_AGE_MS
+    closed = take(suspended, np.maximum(row, -1), default=False)
+    return np.where(closed & known(opened) & young, opened, row)

@@ -17,7 +17,7 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
-from clvlab.law.schema import SIDES, Schema
+from clvlab.law.schema import Schema
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -358,13 +358,6 @@ def columns_of(frame: pl.DataFrame) -> Mapping[str, Any]:
     """Return the columns of a frame by name. A null in a Boolean column is false."""
     whole = frame.with_columns(cs.integer().cast(pl.Int64).fill_null(NONE), cs.boolean().fill_null(value=False))
     return {column.name: texts_of(column)[0] if column.dtype == pl.String else column.to_numpy() for column in whole}
-
-
-def listed_sides(prices: pl.DataFrame, size: Ints) -> pl.Series:
-    """Return ``SIDES`` of states whose prices stand end to end, and a null at the end."""
-    state = np.repeat(np.arange(len(size)), size)
-    rows = pl.DataFrame({"state": state, "sides": prices.to_struct()})
-    return rows.group_by("state", maintain_order=True).agg("sides")["sides"].cast(SIDES).extend(pl.Series([None], dtype=SIDES))
 
 
 def frame_of(columns: Mapping[str, Column], schema: Schema) -> pl.DataFrame:

@@ -62,10 +62,14 @@ class Markets:
         unique = (np.cumsum(first) - 1) * len(keys.values) + own.codes
         return find(unique, np.where((fixture >= 0) & (keys.codes >= 0), fixture * len(keys.values) + keys.codes, -1))
 
-    def last_rows(self, key: Ints, market: Ints, tick_seq: Ints) -> Ints:
-        """Return the row of the last message of each market, given as its row here, at or before a tick; null without one."""
+    def last_rows(self, key: Ints, market: Ints, tick_seq: Ints, among: Ints | None = None) -> Ints:
+        """Return the row of the last message of each market, given as its row here, at or before a tick; null without one.
+
+        With ``among``, ascending rows of the tape, only these messages count.
+        """
         wanted = (take(self.series, market, -1) << 32) + tick_seq
-        row = np.searchsorted(key, wanted, side="right") - 1
+        row = np.searchsorted(key if among is None else key[among], wanted, side="right") - 1
+        row = row if among is None else take(among, row, -1)
         return np.where((market >= 0) & (row >= take(self.start, market, 0)), row, NONE)
 
 

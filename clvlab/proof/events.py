@@ -35,7 +35,6 @@ from clvlab.law.lines import (
     Names,
     StatesBuilder,
     frame_of,
-    listed_sides,
     spread,
 )
 from clvlab.law.schema import SAFE_INTEGER, SCORES, SIDES, VERDICTS, Schema
@@ -446,9 +445,10 @@ def decision_lines(events: Events) -> Iterator[bytes]:
     for start in range(0, len(made), _LINES_AT_ONCE):
         rows = slice(start, min(start + _LINES_AT_ONCE, len(made)))
         ts_ms = _values(made.ts_ms, rows)
-        entries: list[_EntryState | None] = [None] * len(ts_ms)
-        for line, state in states.of(rows):
-            entries[line] = _EntryState(ts_ms[line] - state.ts_ms, state.sides, state.suspended, state.tick_seq, state.ts_ms)
+        entries = [
+            state and _EntryState(at_ms - state.ts_ms, state.sides, state.suspended, state.tick_seq, state.ts_ms)
+            for at_ms, state in zip(ts_ms, states.of(rows), strict=True)
+        ]
         actions = map(
             _Action,
             _nullable(made.limit_odds_milli, rows),
@@ -484,14 +484,11 @@ def close_lines(events: Events) -> Iterator[bytes]:
     closes, states = events.closes, _SealedStates(events.closes.states)
     for start in range(0, len(closes), _LINES_AT_ONCE):
         rows = slice(start, min(start + _LINES_AT_ONCE, len(closes)))
-        closing: list[_ClosingState | None] = [None] * (rows.stop - start)
-        for line, state in states.of(rows):
-            closing[line] = state
         payloads = map(
             _Close,
             _texts(closes.close_kind, rows),
             _values(closes.close_ts_ms, rows),
-            closing,
+            states.of(rows),
             _values(closes.end_seq, rows),
             _values(closes.fixture_id, rows),
             _texts(closes.market_key, rows),
@@ -530,8 +527,8 @@ class _SealedStates:
     def __init__(self, states: MarketStates) -> None:
         self._states, self._ends = states, np.cumsum(states.size)
 
-    def of(self, lines: slice) -> Iterator[tuple[int, _ClosingState]]:
-        """Yield the states of some lines, each with its line's place among them."""
+    def of(self, lines: slice) -> list[_ClosingState | None]:
+        """Return the state of each of some lines."""
         states = self._states
         first, last = np.searchsorted(states.line, (lines.start, lines.stop)).tolist()
         ends = [int(self._ends[first - 1]) if first else 0, *self._ends[first:last].tolist()]
@@ -540,7 +537,10 @@ class _SealedStates:
         sides = list(map(_SealedSide, *columns))
         listed = [sides[start - ends[0] : end - ends[0]] for start, end in pairwise(ends)]
         message = (states.suspended[own].tolist(), _values(states.tick_seq, own), _values(states.ts_ms, own))
-        yield from zip((states.line[own] - lines.start).tolist(), map(_ClosingState, listed, *message), strict=True)
+        found: list[_ClosingState | None] = [None] * (lines.stop - lines.start)
+        for line, state in zip((states.line[own] - lines.start).tolist(), map(_ClosingState, listed, *message), strict=True):
+            found[line] = state
+        return found
 
 
 class _Policies:
@@ -610,5 +610,12 @@ def _state_columns(states: MarketStates, count: int) -> dict[str, Column]:
         "state_tick_seq": spread(states.tick_seq, states.line, count, NONE),
         "state_ts_ms": spread(states.ts_ms, states.line, count, NONE),
         "state_suspended": pl.Series([*states.suspended.tolist(), None], dtype=pl.Boolean)[place],
-        "sides": listed_sides(prices, states.size)[place],
+        "sides": _listed_sides(prices, states.size)[place],
     }
+
+
+def _listed_sides(prices: pl.DataFrame, size: Ints) -> pl.Series:
+    """Return ``SIDES`` of states whose prices stand end to end, and a null at the end."""
+    state = np.repeat(np.arange(len(size)), size)
+    rows = pl.DataFrame({"state": state, "sides": prices.to_struct()})
+    return rows.group_by("state", maintain_order=True).agg("sides")["sides"].cast(SIDES).extend(pl.Series([None], dtype=SIDES))

@@ -91,8 +91,11 @@ def seal(
         evidence.add(event_line(Kind.AGENT_ERROR, payload, evidence.count))
     for lines in close_lines(events):
         evidence.add(lines)
-    counts = (len(errors), len(events.decisions), len(events.closes))
-    sealed: dict[str, int | str] = dict(zip(("agent_errors", "decisions", "market_closes"), counts, strict=True))
+    sealed: dict[str, int | str] = {
+        "agent_errors": len(errors),
+        "decisions": len(events.decisions),
+        "market_closes": len(events.closes),
+    }
     if captured is not None:
         sealed |= {"content_hash": captured}
     evidence.add(event_line(Kind.RUN_SEALED, sealed, evidence.count))
