@@ -46,6 +46,7 @@ _MEANINGS = {
     415: "The body is not sent as JSON",
     422: "Invalid body or parameter, or unknown parameter",
     429: "The caller has too much work at once; see `Retry-After`",
+    431: "The path, query and headers are too long",
     503: "Busy, or the store can't be reached; see `Retry-After`",
     507: "The runs of the caller, or those without an owner, have used up their storage",
 }
@@ -93,9 +94,9 @@ class Problem(BaseModel):
 def problems(*statuses: int, **meanings: str) -> Responses:
     """Declare error answers of a route; ``meanings`` such as ``s409="roster frozen"`` override the usual ones.
 
-    Every route can fail with 503 when the store can't be reached.
+    Every route can fail with 431 for a request that is too long, and with 503 when the store can't be reached.
     """
-    declared = sorted({*statuses, *(int(name[1:]) for name in meanings), 503})
+    declared = sorted({*statuses, *(int(name[1:]) for name in meanings), 431, 503})
     return {status: _problem(status, meanings.get(f"s{status}")) for status in declared}
 
 
