@@ -17,11 +17,14 @@ class ClvlabError(Exception):
         Exit status of a command.
     service_exit_code
         Exit status of a service or worker that can't continue; unlike that for bad input, 3 means that a restart may help.
+    retry_after_s
+        Seconds after which the same request may succeed, if the error knows them.
     """
 
     http_status = 400
     exit_code = 2
     service_exit_code = 2
+    retry_after_s: float | None = None
 
 
 class ArgumentError(ClvlabError, TypeError):

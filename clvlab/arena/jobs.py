@@ -306,7 +306,7 @@ _ORIGINS = {"competition": "competition_id", "deploy": "instance_id"}
 
 def until_over(conflict: _Conflict) -> _Conflict:
     """Mark a conflict with a job that is not over, so that the service says when to ask again."""
-    setattr(conflict, "retry_after_s", RETRY_AFTER_S)  # noqa: B010  only errors of a full service declare it
+    conflict.retry_after_s = RETRY_AFTER_S
     return conflict
 
 

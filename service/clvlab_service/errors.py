@@ -148,7 +148,7 @@ def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Respons
     if isinstance(error, errors.PreflightError):
         facts["checks"] = error.failures
     passing = status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
-    retry_after_s = getattr(error, "retry_after_s", _RETRY_AFTER_S if passing else None)
+    retry_after_s = _RETRY_AFTER_S if passing and error.retry_after_s is None else error.retry_after_s
     if retry_after_s is not None:
         headers["Retry-After"] = str(retry_after_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:  # a busy or full service is only a warning: it need not wake an operator

@@ -88,7 +88,7 @@ def test_whatever_a_service_writes_is_private(tmp_path):
         headers = {"Authorization": f"Bearer {clvlab_prints(tmp_path, 'dev-token')}"}
         with httpx2.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
             assert client.post("/me/packs", content=zipped(files_of(packs))).status_code == 201
-            assert client.post("/backtests", json=BACKTEST).status_code == 200
+            assert client.post("/backtests", json=BACKTEST).status_code == 201
             live = {"strategy": "baseline", "source_mode": "live"}
             deployed = client.post("/agents/deploy", json=live)
             assert deployed.is_success, json.dumps(deployed.json())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -194,8 +194,9 @@ async def upload(
         first = await anext((chunk async for chunk in stream if chunk), None)
     if first is None:
         raise UploadRefusedError(EMPTY)
-    incoming, jobs, is_settled_here = await run_in_threadpool(uploads.receive, principal, about), None, True
-    try:
+    incoming = await run_in_threadpool(uploads.receive, principal, about)
+    async with AsyncExitStack() as until:
+        until.push_async_callback(run_in_threadpool, incoming.discard)
         async with _in_time(request, ends_s):
             async for data in _pieces(first, stream):
                 await run_in_threadpool(incoming.write, data)
@@ -206,16 +207,12 @@ async def upload(
             with pool.place():
                 upload_id = await run_in_threadpool(jobs.enter, incoming, at_once=pool.is_free)
                 inflight = pool.submit(upload_id, partial(jobs.settle, upload_id, incoming), principal)
-                is_settled_here = False
-    finally:
-        if is_settled_here:
-            await run_in_threadpool(incoming.discard)
-    if jobs is not None:
-        if not await wait_for(inflight, prefer, None):
-            state = await run_in_threadpool(jobs.state, principal, upload_id)
-            if state["status"] not in OVER:
-                return accepted_response(request, state, f"/me/uploads/{upload_id}", prefer)
-        found, new = await run_in_threadpool(jobs.result, principal, upload_id)
+                until.pop_all()  # the job discards it
+            if not await wait_for(inflight, prefer, None):
+                state = await run_in_threadpool(jobs.state, principal, upload_id)
+                if state["status"] not in OVER:
+                    return accepted_response(request, state, f"/me/uploads/{upload_id}", prefer)
+            found, new = await run_in_threadpool(jobs.result, principal, upload_id)
     response.status_code = 201 if new else 200
     response.headers["Location"] = path_here(request, f"{PATH}/{quote(found['pack_id'], safe='')}")
     return found
