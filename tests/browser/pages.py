@@ -12,7 +12,7 @@ from tests.browser.jupyter import WAIT_MS, Lab, Requests
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-__all__ = ["THEMES", "click_mark", "cut_off", "open_notebook", "run_all", "set_theme"]
+__all__ = ["THEMES", "click_mark", "cut_off", "follow", "open_notebook", "run_all", "set_theme"]
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 _IDLE = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
@@ -22,6 +22,12 @@ _CUT_OFF = """root => [...root.querySelectorAll('*')].filter(element => {
   return style.display !== 'inline' && !(element instanceof SVGElement) && element.clientWidth > 0
     && element.scrollWidth > element.clientWidth + 1 && !['auto', 'scroll'].includes(style.overflowX);
 }).map(element => `${element.tagName}.${element.className} ${element.scrollWidth} > ${element.clientWidth}`)"""
+
+
+def follow(where: Locator) -> None:
+    """Click what leads to another page, and wait until it is there: a reading right after a click may meet the old one."""
+    with where.page.expect_navigation():
+        where.click()
 
 
 def open_notebook(browser: Browser, lab: Lab, name: str, requests: Requests, *, height: int = 2400) -> Page:

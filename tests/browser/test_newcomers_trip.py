@@ -7,7 +7,7 @@ import pytest
 
 from clvlab.report.browser.page import verifier_page
 from tests.browser.jupyter import WAIT_MS
-from tests.browser.pages import cut_off, open_notebook, run_all
+from tests.browser.pages import cut_off, follow, open_notebook, run_all
 from tests.service import serving
 
 pytestmark = pytest.mark.browser
@@ -46,7 +46,7 @@ def test_from_the_readme_to_the_decision_that_lost_most(browser, lab, requests, 
     run_id = served.post("/backtests", asked, by=served.nobody, headers={"Prefer": "wait=60"})["run_id"]
     page = browser.new_page(viewport={"width": 1280, "height": 900}, accept_downloads=True)
     page.goto(served.url)
-    page.get_by_role("link", name=f"{run_id[:16]}…").click()
+    follow(page.get_by_role("link", name=f"{run_id[:16]}…"))
     assert "Not distinguishable from zero: +27 bps [-6, +60] over 299 fixtures" in page.locator(".verdict").first.inner_text()
     with page.expect_download() as downloading:
         page.get_by_role("link", name="Proof bundle").click()
@@ -62,7 +62,7 @@ def test_from_the_readme_to_the_decision_that_lost_most(browser, lab, requests, 
     verifier.close()
 
     # The decision that lost most, and why.
-    page.locator(".moved").first.get_by_role("link").first.click()
+    follow(page.locator(".moved").first.get_by_role("link").first)
     assert page.locator("h1").inner_text() == f"Decision {lost['seq']}"
     assert f"{lost['clv_bps']:,} bps of CLV" in page.locator(".verdict").inner_text()
     arithmetic = f"{lost['close_prob_bps']} - {lost['entry_prob_bps']}"

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.browser.jupyter import WAIT_MS
-from tests.browser.pages import cut_off
+from tests.browser.pages import cut_off, follow
 from tests.service import serving
 from tests.service.tokens import ALICE
 
@@ -91,9 +91,9 @@ def test_a_newcomer_finds_a_losing_decision_by_links_alone(browser, served):
     page = browser.new_page(viewport={"width": 360, "height": 700}, java_script_enabled=False)
 
     page.goto(f"{served.url}/")
-    page.get_by_role("region", name="The newest runs").get_by_role("link").last.click()
+    follow(page.get_by_role("region", name="The newest runs").get_by_role("link").last)
     assert "299 fixtures" in page.locator(".verdict").first.inner_text()
-    page.get_by_role("region", name="Lost most").get_by_role("link").first.click()
+    follow(page.get_by_role("region", name="Lost most").get_by_role("link").first)
     assert page.locator("h1").inner_text().startswith("Decision ")
     assert "The price moved against it" in page.locator(".verdict").inner_text()
     assert page.locator(".steps tbody tr").count() == 2
@@ -124,7 +124,7 @@ def test_filters_work_without_a_script(browser, served):
 
     page.get_by_label("Order").select_option("clv")
     page.get_by_label("Market begins with").fill("1X2")
-    page.get_by_role("button", name="Show").click()
+    follow(page.get_by_role("button", name="Show"))
     figures = [int(said.replace(",", "")) for said in page.locator("tbody td.strong").all_inner_texts()]
 
     assert len(figures) == 100
@@ -132,7 +132,7 @@ def test_filters_work_without_a_script(browser, served):
     keys = [named.get_attribute("title") for named in page.locator("tbody td small span[title]").all()]
     assert len(keys) == 100
     assert all(key.startswith("1X2") for key in keys)
-    page.get_by_role("link", name="Next page").click()
+    follow(page.get_by_role("link", name="Next page"))
     assert int(page.locator("tbody td.strong").first.inner_text()) >= figures[-1]
     page.close()
 
@@ -211,8 +211,8 @@ def test_the_next_page_of_a_story_keeps_its_filters_and_needs_no_script(browser,
     page.goto(f"{served.url}/competitions/{created}")
 
     page.get_by_label("Action").select_option("bet")
-    page.get_by_role("button", name="Show").click()
-    page.get_by_role("link", name="Next page").click()
+    follow(page.get_by_role("button", name="Show"))
+    follow(page.get_by_role("link", name="Next page"))
 
     assert "action=BACK" in page.url
     total = served.get(f"/runs/{served.get(f'/competitions/{created}')['run_id']}/decisions")["total"]
