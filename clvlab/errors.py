@@ -484,7 +484,7 @@ class UnknownEntryError(CompetitionError):
 
 
 class NotDeletableError(CompetitionError):
-    """The competition can't be deleted; ``reason`` is a stable key, and nothing was removed."""
+    """The competition or instance can't be deleted; ``reason`` is a stable key, and nothing was removed."""
 
     http_status = 409
 
