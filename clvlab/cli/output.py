@@ -87,13 +87,13 @@ def show_next(*words: object) -> None:
 
 
 def show_verdict(found: Headline, agent: str = "") -> None:
-    """Print the verdict on a mean."""
+    """Print the verdict on a run's means."""
     sentence = f"{agent}: {found.verdict.sentence}" if agent else found.verdict.sentence
     say(sentence, _TONES[found.verdict.tone])
 
 
 def show_report(report: Mapping[str, Any], found: Headline | None = None) -> None:
-    """Print a report, with the verdict on its mean first; a mean always has its interval."""
+    """Print a report, with the verdict on its means first; a mean always has its interval."""
     metrics = report["metrics"]
     if found is not None:
         show_verdict(found, report["agent"]["agent_id"])
@@ -105,6 +105,7 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
         f"{report['mode_label']}: {report['agent']['agent_id']} on {report['pack_id']}",
         {
             "mean CLV": alone if found is None else found.interval,
+            **({} if found is None else {"edge at the price": found.price}),
             "scored actions": f"{metrics['action_count']:,} in {counted(report['n_fixtures'], 'fixture')}{left_out}",
             "sample": sample(metrics["clv_confidence"], metrics["valid_count"]),
             "decisions by reason": tally(report["reasons"]) or "none",

@@ -22,7 +22,7 @@ from clvlab.report.html import Html, card
 from clvlab.report.svg import interval_bar, time_columns
 from clvlab.statistics import Estimate, beat_close_rate
 from clvlab.statistics.measures import counted
-from clvlab.statistics.verdict import Tone, Verdict, verdict_of
+from clvlab.statistics.verdict import Tone, Verdict, verdict
 from clvlab.words import TO_MINUTE, close_facts, mean_clv, seconds, share
 
 # A look-ahead audit in a notebook.
@@ -121,7 +121,7 @@ def agent_card(
     return card(
         "run.html",
         title,
-        verdict=verdict_of(clv),
+        verdict=verdict(clv, means["edge"]),
         interval=interval_bar(clv.mean, clv.low, clv.high),
         key_figures=_key_figures(scored, means, metrics),
         by_date=cumulative_picture(cumulative_clv(scored, closes, LEVEL), LEVEL),

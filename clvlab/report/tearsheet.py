@@ -49,7 +49,7 @@ from clvlab.statistics.clusters import TOP, side_by_side
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, stacked, summed
 from clvlab.statistics.staking import HALF_KELLY
-from clvlab.statistics.verdict import SEARCH, verdict_of
+from clvlab.statistics.verdict import SEARCH, verdict
 from clvlab.words import REASONS, counted, interval, market_names
 
 # A tear sheet as HTML.
@@ -71,7 +71,7 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
     return card(
         "tear_sheet.html",
         f"Tear sheet of {sheet.agent_id} on {pack.pack_id} ({pack.provenance}, {pack.verified_grade})",
-        verdict=verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
+        verdict=verdict(clv, sheet.edge, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
         selection=sheet.selection.words,
         cautions=sheet.cautions,
         interval=interval_bar(clv.mean, clv.low, clv.high),
