@@ -9,7 +9,7 @@ from itertools import repeat
 import polars as pl
 
 from clvlab.report.html import Html
-from clvlab.report.svg import interval_cell, scale
+from clvlab.report.svg import interval_bar, interval_cell, scale
 from clvlab.runs.run import Run
 from clvlab.statistics import BeatRate, Estimate, estimates
 from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, stacked
@@ -49,6 +49,11 @@ def spelt_mean(found: Estimate, unit: str) -> str:
     if found.mean is None:
         return "none"
     return estimate(found.mean, found.low, found.high, unit) + _too_few(found)
+
+
+def edge_bar(edge: Estimate) -> Html:
+    """Draw the edge at the prices taken with its interval as an SVG element; empty without a price."""
+    return interval_bar(edge.mean, edge.low, edge.high, unit="%", digits=2)
 
 
 def key_figures(clv: Estimate, edge: Estimate, beat: BeatRate, level: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ import polars as pl
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.base.cache import BoundedCache
 from clvlab.law.schema import Reason
+from clvlab.report.headline import edge_bar
 from clvlab.report.html import Html
 from clvlab.report.svg import cumulative_line, interval_bar
 from clvlab.statistics import Estimate, cluster_mean
@@ -104,7 +105,7 @@ def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentR
     empty = Html("")
     pictures = (
         interval_bar(mean.mean, mean.low, mean.high) if drawn else empty,
-        interval_bar(edge.mean, edge.low, edge.high, unit="%", digits=2) if drawn and edge.n else empty,
+        edge_bar(edge) if drawn else empty,
         _by_date(scored) if drawn else empty,
     )
     return AgentResult(agent_id, mean, edge, found.sentence, found.tone, *pictures)
