@@ -382,7 +382,7 @@ class Leaderboard(Exportable):
         rows, (line, price) = self._firm, _line_and_price(self.by)
         name, source = rows["agent_id"][0], self.sources[rows["source"][0]]
         best = f"the best of {rows.height} looks better than it is" if rows.height > 1 else SEARCH
-        words = RUN.after(f"{name} is first", f"{name} is first: nothing was scored")
+        words = RUN.after(f"{name} is first,", f"{name} is first: nothing was scored")
         return verdict(*self._estimates(source, line, price), wording=words, caveat=best, unit=line.short, of=line.title)
 
     def _estimates(self, source: Run, line: Measure, price: Measure) -> tuple[Estimate, Estimate]:

@@ -377,10 +377,11 @@ class HonestSearch:
         passed = best.p_family < 1 - _LEVEL
         chance = f"p {p_value(best.p_family)} counting all {self.trials:,} trials"
         spelt = verdict(best.clv, best.edge, wording=RUN.after("The best point"), caveat="")
-        loses = Figure.of(best.edge).tone is Tone.LOSES
-        if not passed and not loses and Tone.BEATS in (Figure.of(best.clv).tone, Figure.of(best.edge).tone):
+        line, price = (Figure.of(one).tone for one in (best.clv, best.edge))
+        if Tone.LOSES not in (line, price) and (not passed or line is price is Tone.UNCLEAR):
             alone = spelt.sentence.partition(": ")[2].rstrip(".")
-            return Verdict(f"{_LUCK}: {alone}, uncorrected, but {chance}.", Tone.UNCLEAR)
+            uncorrected = ", uncorrected, but" if Tone.BEATS in (line, price) else ","
+            return Verdict(f"{_LUCK}: {alone}{uncorrected} {chance}.", Tone.UNCLEAR)
         return Verdict(f"{spelt.sentence.rstrip('.')}, {chance}.", spelt.tone)
 
     def facts(self) -> Mapping[str, object]:

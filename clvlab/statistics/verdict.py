@@ -78,11 +78,11 @@ class Phrases:
 
         Examples
         --------
-        >>> RUN.after("Out of sample").above
+        >>> RUN.after("Out of sample,").above
         'Out of sample, beats the closing line'
         """
         above, below, around, *rest = (
-            f"{words}, {text[0].lower()}{text[1:]}" for text in (self.above, self.below, self.around, *self.both.values())
+            f"{words} {text[0].lower()}{text[1:]}" for text in (self.above, self.below, self.around, *self.both.values())
         )
         both = dict(zip(self.both, rest, strict=True))
         return Phrases(above, below, around, self.nothing if nothing is None else nothing, both, self.unpriced)

@@ -35,7 +35,7 @@ from clvlab.words import counted, interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_OUT_OF_SAMPLE = RUN.after("Out of sample", "Nothing to judge: no decision out of sample counts")
+_OUT_OF_SAMPLE = RUN.after("Out of sample,", "Nothing to judge: no decision out of sample counts")
 
 
 @dataclass(frozen=True)
