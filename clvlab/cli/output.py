@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from clvlab.base.invocation import command
 from clvlab.base.names import printable
-from clvlab.words import close_facts, counted, mean_clv, sample, tally, yes
+from clvlab.words import close_facts, counted, estimate, mean_clv, sample, tally, yes
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     import polars as pl
@@ -164,11 +164,16 @@ def show_leaderboard(tests: Sequence[Run]) -> None:
 def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
     import polars as pl
 
+    edges = [
+        None if mean is None else estimate(mean, low, high)
+        for mean, low, high in rows.select("mean_edge_pct", "edge_low", "edge_high").iter_rows()
+    ]
     alike = pl.format("{} and {} alike", "agent_id", "others")
     columns = rows.select(
         "rank",
         agent=pl.when(pl.col("others") > 0).then(alike).otherwise("agent_id"),
         clv_bps="mean_clv_bps",
+        edge_pct=pl.Series(edges, dtype=pl.String),
         scored="action_count",
         valid_pct="valid_pct",
         sim_pnl="sim_pnl",
