@@ -27,6 +27,7 @@ from clvlab.proof.verify import verify
 from clvlab.report.html import Html
 from clvlab.report.svg import interval_cell, scale, scale_axis
 from clvlab.statistics import Clusters, Estimate, estimates
+from clvlab.statistics.measures import priced_edge_pct
 from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.labels import CAUSALITIES as CAUSALITIES
@@ -307,7 +308,7 @@ class Forest:
         if not allowance[0]:
             raise _EnoughError
         allowance[0] -= 1
-        values = pl.col("clv_bps").cast(pl.Float64), pl.col("edge_bps").cast(pl.Float64) / 100
+        values = pl.col("clv_bps").cast(pl.Float64), priced_edge_pct()
         scored = self.decisions.rows(run_id).filter(pl.col("reason") == Reason.SCORED)
         sums = [
             part.alias(f"{number}_{name}")

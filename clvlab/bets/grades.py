@@ -28,6 +28,7 @@ from clvlab.report.figures import returns_of
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec
 from clvlab.statistics import Estimate, cluster_mean, group_means
+from clvlab.statistics.measures import priced_edge_pct
 from clvlab.words import tally
 
 # The rows of a record of bets with the law's scores. They are not evidence, and the bettor's own prices are unverified.
@@ -124,7 +125,7 @@ class BetRows:
         found, rows = booked.group_by(book="told_book").agg(bets=pl.len(), scored=is_scored.sum()), booked.filter(is_scored)
         for name, values, mean in (
             ("clv", rows["clv_bps"], "mean_clv_bps"),
-            ("edge", rows["edge_bps"] / 100, "mean_edge_pct"),
+            ("edge", rows.select(priced_edge_pct()).to_series(), "mean_edge_pct"),
             ("own", rows["edge_own_price_bps"], "edge_own_price_bps"),
         ):
             named = {"group": "book", "mean": mean, "low": f"{name}_low", "high": f"{name}_high"}

@@ -176,7 +176,6 @@ def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
         edge_pct=pl.Series(edges, dtype=pl.String),
         scored="action_count",
         valid_pct="valid_pct",
-        sim_pnl="sim_pnl",
         drawdown=pl.col("max_drawdown").cast(pl.Int64),  # whole basis points are short enough for 80 columns
     )
     return table(columns, title)

@@ -293,10 +293,11 @@ def line(sheet: Sheet) -> str:
     share = (
         "nothing moved" if beat.rate is None else f"{100 * beat.rate:.1f} %{_span(percent_of(beat.low), percent_of(beat.high))}"
     )
+    priced = "no price" if edge.mean is None else f"edge at the price taken {edge.mean:+z.2f} %{_span(edge.low, edge.high)}"
     return (
         f"{counted(clv.n, 'scored decision')} in {counted(clv.n_clusters, 'fixture')}{_left_out(sheet)}: mean CLV "
-        f"{clv.mean:+z.2f} bps{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; edge at the "
-        f"price taken {edge.mean or 0:+z.2f} %{_span(edge.low, edge.high)}; beat the close {share}, {beat.tied:,} unmoved"
+        f"{clv.mean:+z.2f} bps{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; {priced}; "
+        f"beat the close {share}, {beat.tied:,} unmoved"
         f"{_return_text(sheet)}"
     )
 

@@ -14,6 +14,7 @@ from clvlab.report.html import Html
 from clvlab.report.svg import cumulative_line, interval_bar
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.statistics.by_date import cumulative
+from clvlab.statistics.measures import priced_edge_pct
 from clvlab.statistics.verdict import verdict
 
 _KEPT_BYTES = 32 << 20
@@ -100,7 +101,7 @@ def run_result(rows: pl.DataFrame) -> ResultSummary:
 
 def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:
     mean = cluster_mean(scored["clv_bps"], scored["fixture_id"])
-    edge = cluster_mean(scored["edge_bps"] / 100, scored["fixture_id"])
+    edge = cluster_mean(scored.select(priced_edge_pct()).to_series(), scored["fixture_id"])
     found = verdict(mean, edge)
     empty = Html("")
     pictures = (

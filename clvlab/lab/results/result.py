@@ -371,10 +371,11 @@ class Result(Exportable):
 
     def _price(self, agent_id: str) -> str:
         """Say the mean edge of the actions behind the law's mean."""
-        own = self.read.scores.filter(pl.col("agent_id") == agent_id, pl.col("reason") == Reason.SCORED)[
-            "edge_bps"
-        ].drop_nulls()
-        return "no price" if own.is_empty() else f"edge {float(own.sum()) / own.len() / 100:+z.2f} % at the prices taken"
+        from clvlab.statistics.measures import priced_edge_pct
+
+        scored = self.read.scores.filter(pl.col("agent_id") == agent_id, pl.col("reason") == Reason.SCORED)
+        own = scored.select(priced_edge_pct()).to_series().drop_nulls()
+        return "no price" if own.is_empty() else f"edge {float(own.sum()) / own.len():+z.2f} % at the prices taken"
 
     def _left_out(self, agent_id: str) -> str:
         """Say which scored decisions a sweep and a tear sheet leave out of the mean; empty if none are."""
