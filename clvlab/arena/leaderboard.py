@@ -26,7 +26,8 @@ from clvlab.law.schema import Reason
 from clvlab.proof.verify import verify
 from clvlab.report.html import Html
 from clvlab.report.svg import interval_cell, scale, scale_axis
-from clvlab.statistics import Clusters, estimates
+from clvlab.statistics import Clusters, Estimate, estimates
+from clvlab.statistics.measures import priced_edge_pct
 from clvlab.store import runs, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.labels import CAUSALITIES as CAUSALITIES
@@ -219,8 +220,9 @@ def _anchor_status(standing: StandingRow) -> AnchorSummary:
 _KEPT_BYTES = 16 << 20
 _RUNS_AT_ONCE = 40  # runs that one page may read for the first time; later pages read more
 
-# Per agent and fixture: sum, number and sum of squares of the CLV of its scored decisions.
-_Sums = Mapping[tuple[str, int], tuple[float, float, float]]
+# Per agent and fixture: sum, number and sum of squares of the CLV of its scored decisions, and of their edge in percent.
+_Part = tuple[float, float, float, float, float, float]
+_Sums = Mapping[tuple[str, int], _Part]
 
 
 class _EnoughError(Exception):
@@ -232,13 +234,15 @@ class ForestRow:
     """A row of the leaderboard.
 
     ``low`` and ``high`` are the 95 % interval of its mean over ``fixtures`` fixtures. They are ``None`` with fewer than five
-    fixtures, if a run was removed or damaged, and until all its runs are read. ``picture`` is an SVG element on the scale of
-    all rows; it is empty without a mean.
+    fixtures, if a run was removed or damaged, and until all its runs are read. ``edge`` is the mean edge at the prices taken,
+    in percent; ``None`` in the last two cases. ``picture`` is an SVG element on the scale of all rows; it is empty without a
+    mean.
     """
 
     row: LeaderboardRow
     low: float | None
     high: float | None
+    edge: Estimate | None
     fixtures: int
     picture: Html
 
@@ -271,16 +275,17 @@ class Forest:
             counted = [standings.counted_in(connection, key) for key, _ in keyed]
         allowance = [_RUNS_AT_ONCE]
         spans = [self._span(key, row, own, allowance) for (key, row), own in zip(keyed, counted, strict=True)]
-        within = scale([*(row["avg_clv_bps"] for _, row in keyed), *(bound for span in spans for bound in span)])
+        bounds = [(None, None) if span is None else (span[0].low, span[0].high) for span in spans]
+        within = scale([*(row["avg_clv_bps"] for _, row in keyed), *(bound for pair in bounds for bound in pair)])
         found = [
-            ForestRow(row, low, high, len(own), interval_cell(row["avg_clv_bps"], low, high, within))
-            for (_, row), (low, high), own in zip(keyed, spans, counted, strict=True)
+            ForestRow(row, low, high, span and span[1], len(own), interval_cell(row["avg_clv_bps"], low, high, within))
+            for (_, row), (low, high), span, own in zip(keyed, bounds, spans, counted, strict=True)
         ]
         return ForestPage(tuple(found), scale_axis(within) if found else Html(""))
 
     def _span(
         self, key: Row, row: LeaderboardRow, counted: Sequence[tuple[str, int]], allowance: list[int]
-    ) -> tuple[float | None, float | None]:
+    ) -> tuple[Estimate, Estimate] | None:
         try:
             parts = [
                 part
@@ -288,16 +293,14 @@ class Forest:
                 for part in self._parts(run_id, key[1], [fixture_id for _, fixture_id in fixtures], allowance)
             ]
         except (_EnoughError, UnknownRunError, RunRemovedError):
-            return None, None
-        sums = np.array(parts, dtype=np.float64).reshape(-1, 3)
+            return None
+        sums = np.array(parts, dtype=np.float64).reshape(-1, 6)
         if (sums[:, 0].sum(), sums[:, 1].sum()) != (row["total_clv_bps"], row["action_count"]) or not parts:
-            return None, None  # the row differs from these runs, and a wrong interval is worse than none
-        found = estimates(Clusters(sums[:, :1], sums[:, 1:2], sums[:, 2:]))[0]
-        return found.low, found.high
+            return None  # the row differs from these runs, and a wrong interval is worse than none
+        clv, edge = estimates(Clusters(sums[:, ::3], sums[:, 1::3], sums[:, 2::3]))
+        return clv, edge
 
-    def _parts(
-        self, run_id: str, agent_id: str, fixture_ids: Sequence[int], allowance: list[int]
-    ) -> list[tuple[float, float, float]]:
+    def _parts(self, run_id: str, agent_id: str, fixture_ids: Sequence[int], allowance: list[int]) -> list[_Part]:
         sums = self._sums.get(run_id, lambda: self._read(run_id, allowance))
         return [sums[agent_id, fixture_id] for fixture_id in fixture_ids if (agent_id, fixture_id) in sums]
 
@@ -305,12 +308,12 @@ class Forest:
         if not allowance[0]:
             raise _EnoughError
         allowance[0] -= 1
-        clv = pl.col("clv_bps").cast(pl.Float64)
+        values = pl.col("clv_bps").cast(pl.Float64), priced_edge_pct()
         scored = self.decisions.rows(run_id).filter(pl.col("reason") == Reason.SCORED)
-        found = scored.group_by(pl.col("agent_id").cast(pl.String), "fixture_id").agg(
-            total=clv.sum(), number=pl.len().cast(pl.Float64), squares=(clv * clv).sum()
-        )
-        return {
-            (agent_id, fixture_id): (total, number, squares)
-            for agent_id, fixture_id, total, number, squares in found.iter_rows()
-        }
+        sums = [
+            part.alias(f"{number}_{name}")
+            for number, one in enumerate(values)
+            for name, part in (("sum", one.sum()), ("count", one.count().cast(pl.Float64)), ("squares", (one * one).sum()))
+        ]
+        found = scored.group_by(pl.col("agent_id").cast(pl.String), "fixture_id").agg(*sums)
+        return {row[:2]: row[2:] for row in found.iter_rows()}

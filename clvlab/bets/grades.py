@@ -27,7 +27,8 @@ from clvlab.packs.reader import Pack
 from clvlab.report.figures import returns_of
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec
-from clvlab.statistics import Estimate, cluster_mean
+from clvlab.statistics import Estimate, cluster_mean, group_means
+from clvlab.statistics.measures import priced_edge_pct
 from clvlab.words import tally
 
 # The rows of a record of bets with the law's scores. They are not evidence, and the bettor's own prices are unverified.
@@ -113,19 +114,24 @@ class BetRows:
 
     @cached_property
     def by_book(self) -> pl.DataFrame:
-        """One row per book of the record: number of bets and of scored bets, mean CLV, and mean edge at the bettor's prices."""
-        scored = (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")
-        return (
-            self.matched.filter(pl.col("told_book").is_not_null())
-            .group_by(book="told_book")
-            .agg(
-                bets=pl.len(),
-                scored=scored.sum(),
-                mean_clv_bps=pl.col("clv_bps").filter(scored).mean(),
-                edge_own_price_bps=pl.col("edge_own_price_bps").filter(scored).mean(),
-            )
-            .sort("bets", "book", descending=[True, False])
-        )
+        """One row per book of the record: bets, scored bets, and means with their intervals over fixtures.
+
+        The means are those of CLV, ``mean_clv_bps, clv_low, clv_high`` in bps of probability; of the edge at the tape's price,
+        ``mean_edge_pct, edge_low, edge_high`` in percent; and of the edge at the bettor's own price, ``edge_own_price_bps,
+        own_low, own_high`` in bps.
+        """
+        is_scored = (pl.col("reason") == Reason.SCORED) & ~pl.col("at_close")
+        booked = self.matched.filter(pl.col("told_book").is_not_null())
+        found, rows = booked.group_by(book="told_book").agg(bets=pl.len(), scored=is_scored.sum()), booked.filter(is_scored)
+        for name, values, mean in (
+            ("clv", rows["clv_bps"], "mean_clv_bps"),
+            ("edge", rows.select(priced_edge_pct()).to_series(), "mean_edge_pct"),
+            ("own", rows["edge_own_price_bps"], "edge_own_price_bps"),
+        ):
+            named = {"group": "book", "mean": mean, "low": f"{name}_low", "high": f"{name}_high"}
+            means = group_means(values, rows["fixture_id"], rows["told_book"]).select(*named).rename(named)
+            found = found.join(means, on="book", how="left")
+        return found.sort("bets", "book", descending=[True, False])
 
     def csv(self, frame: pl.DataFrame) -> bytes:
         """Return a table of the rows as CSV, without columns that the record lacks; lists are separated by blanks."""

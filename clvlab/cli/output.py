@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from clvlab.base.invocation import command
 from clvlab.base.names import printable
-from clvlab.words import close_facts, counted, mean_clv, sample, tally, yes
+from clvlab.words import close_facts, counted, estimate, mean_clv, sample, tally, yes
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     import polars as pl
@@ -87,13 +87,13 @@ def show_next(*words: object) -> None:
 
 
 def show_verdict(found: Headline, agent: str = "") -> None:
-    """Print the verdict on a mean."""
+    """Print the verdict on a run's means."""
     sentence = f"{agent}: {found.verdict.sentence}" if agent else found.verdict.sentence
     say(sentence, _TONES[found.verdict.tone])
 
 
 def show_report(report: Mapping[str, Any], found: Headline | None = None) -> None:
-    """Print a report, with the verdict on its mean first; a mean always has its interval."""
+    """Print a report, with the verdict on its means first; a mean always has its interval."""
     metrics = report["metrics"]
     if found is not None:
         show_verdict(found, report["agent"]["agent_id"])
@@ -105,6 +105,7 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
         f"{report['mode_label']}: {report['agent']['agent_id']} on {report['pack_id']}",
         {
             "mean CLV": alone if found is None else found.interval,
+            **({} if found is None else {"edge at the price": found.price}),
             "scored actions": f"{metrics['action_count']:,} in {counted(report['n_fixtures'], 'fixture')}{left_out}",
             "sample": sample(metrics["clv_confidence"], metrics["valid_count"]),
             "decisions by reason": tally(report["reasons"]) or "none",
@@ -163,14 +164,18 @@ def show_leaderboard(tests: Sequence[Run]) -> None:
 def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
     import polars as pl
 
+    edges = [
+        None if mean is None else estimate(mean, low, high)
+        for mean, low, high in rows.select("mean_edge_pct", "edge_low", "edge_high").iter_rows()
+    ]
     alike = pl.format("{} and {} alike", "agent_id", "others")
     columns = rows.select(
         "rank",
         agent=pl.when(pl.col("others") > 0).then(alike).otherwise("agent_id"),
         clv_bps="mean_clv_bps",
+        edge_pct=pl.Series(edges, dtype=pl.String),
         scored="action_count",
         valid_pct="valid_pct",
-        sim_pnl="sim_pnl",
         drawdown=pl.col("max_drawdown").cast(pl.Int64),  # whole basis points are short enough for 80 columns
     )
     return table(columns, title)

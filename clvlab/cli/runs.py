@@ -55,13 +55,15 @@ def _table(found: list[run_list.ListedRun]) -> Table:
     from rich.table import Table
 
     layout = Table(box=box.SIMPLE_HEAD if out.is_terminal else None, pad_edge=False)
-    for name in ("run", "written (UTC)", "agent", "pack", "mean CLV [95 %]", "verified"):
-        layout.add_column(name, overflow="fold", no_wrap=name in ("run", "mean CLV [95 %]"))
+    means = "mean CLV, edge at the price [95 %]"
+    for name in ("run", "written (UTC)", "agent", "pack", means, "verified"):
+        layout.add_column(name, overflow="fold", no_wrap=name == "run", min_width=26 if name == means else None)
     for run in found:
         verified = {None: "not asked", True: "yes", False: "NO"}[run.verified]
-        means = [one.interval for one in run.headlines] or ["unreadable"]
+        spelt = [f"{one.interval}\n{one.price}" for one in run.headlines] or ["unreadable"]
         name = run.folder.name[: _ID_LENGTH + len("run_")]
-        cells = (name, f"{run.written:%m-%d %H:%M}", "\n".join(run.agents), run.pack_id or "", "\n".join(means), verified)
+        agents = "\n\n".join(run.agents)  # each has a line and a price
+        cells = (name, f"{run.written:%m-%d %H:%M}", agents, run.pack_id or "", "\n".join(spelt), verified)
         layout.add_row(*(plain_cell(cell) for cell in cells))
     return layout
 

@@ -86,15 +86,18 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
     layout = Table(
         box=None, pad_edge=False, title=f"Best of {agent} on {plain(pack)}", title_justify="left", title_style="bold"
     )
-    for name in ("parameters", "mean CLV [95 %]", "fixtures", "p alone", "p family"):
-        layout.add_column(name, justify="left" if name in ("parameters", "mean CLV [95 %]") else "right", overflow="fold")
+    texts = ("parameters", "mean CLV [95 %]", "edge at the price")
+    for name in (*texts, "fixtures", "p alone", "p family"):
+        layout.add_column(name, justify="left" if name in texts else "right", overflow="fold")
     ranked = sorted(found.points, key=lambda point: (point.clv.low is None, -(point.clv.mean or 0.0)))
     for point in ranked[:_LISTED]:
         clv = point.clv
-        unit = "" if clv.low is None else "bps"
-        spelt = "none" if clv.mean is None else estimate(clv.mean, clv.low, clv.high, unit)
+        spelt = (
+            "none" if one.mean is None else estimate(one.mean, one.low, one.high, "" if one.low is None else unit)
+            for one, unit in ((clv, "bps"), (point.edge, "%"))
+        )
         p_values = (p_value(p) or "" for p in (clv.p_value, point.p_family))
-        layout.add_row(plain(point_text(point)), spelt, str(clv.n_clusters), *p_values)
+        layout.add_row(plain(point_text(point)), *spelt, str(clv.n_clusters), *p_values)
     show_table(layout)
     if len(ranked) > _LISTED:
         out.print(f"and {counted(len(ranked) - _LISTED, 'point')} more, with --json")

@@ -1,4 +1,4 @@
-"""Scored decisions in groups by time, market, side, probability and fixture, and the reasons of unscored decisions."""
+"""Scored decisions in groups by time, league, market, side, probability and fixture, and reasons of unscored decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from clvlab.law.clv import clv_bps, quoted_edge_bps, reason
 from clvlab.law.lines import NONE, Bools, Column, Ints, Positions, frame_of, ints_of, texts_of
 from clvlab.law.schema import ClosingPolicy, Reason, Schema
 from clvlab.law.tape import Tape
+from clvlab.packs.manifest import league_of
 from clvlab.packs.reader import shards_of
+from clvlab.report.figures import returns_of, settled_profit
 from clvlab.report.html import Html
 from clvlab.report.svg import cumulative_line, fall_area
 from clvlab.runs.run import Run
@@ -26,18 +28,19 @@ from clvlab.statistics.measures import MEASURES
 from clvlab.words import seconds, tally
 
 TITLES = {
-    "by_time": "Mean CLV (bps of probability) by time to the close",
-    "by_market": "Mean CLV (bps of probability) by market",
-    "by_side": "Mean CLV (bps of probability) by side",
-    "by_probability": "Mean CLV (bps of probability) by entry probability",
-    "by_gap": "Mean CLV (bps of probability) by gaps of the capture",
+    "by_time": "Means by time to the close",
+    "by_league": "Means by league",
+    "by_market": "Means by market",
+    "by_side": "Means by side",
+    "by_probability": "Means by entry probability",
+    "by_gap": "Means by gaps of the capture",
     "closes": "Against every close there is: entry and close by the same source (bps of probability)",
     "on_offer": "On offer by book when it was decided, valued at the closing probability of the consensus",
     "reasons": "Decisions by reason",
     "refusals": "Refused by the policy, by reason (scores do not depend on it)",
     "quality": "Data quality of the scored decisions",
 }
-_MOST_MARKETS = 12
+_MOST_GROUPS = 12
 _TIMES = (
     "under 5 min", "5-15 min", "15-30 min", "30-60 min", "1-2 h", "2-3 h", "3-6 h", "6-12 h", "12-24 h", "1-2 d", "2-4 d",
     "4 d and more",
@@ -78,20 +81,29 @@ def scored_decisions(backtest: Run) -> pl.DataFrame:
 def tables(backtest: Run, scored: pl.DataFrame, level: float, *, whole: bool = True) -> dict[str, pl.DataFrame]:
     """Return every breakdown by name: those of ``TITLES``, and ``fixtures``, with the best fixture first.
 
-    ``by_gap`` is empty without a gap. ``reasons`` and ``refusals`` count the whole run, so they are empty for a part of it.
+    A mean CLV with its interval is followed by the mean edge, ``mean_edge_pct, edge_low, edge_high``, and where the pack has
+    results by the return of a flat stake, ``return_pct, return_low, return_high``. ``by_league`` is empty if the pack names no
+    league, ``by_gap`` without a gap. ``reasons`` and ``refusals`` count the whole run, so they are empty for a part of it.
     """
+    results, values = backtest.pack.results, {"edge": ("mean_edge_pct", scored["edge_pct"])}
+    if results is not None:
+        values["return"] = ("return_pct", 100 * settled_profit(scored, results)["profit"])
 
     def means(groups: pl.Series) -> pl.DataFrame:
-        return group_means(scored["clv_bps"], scored["fixture_id"], groups, level=level)
+        found = group_means(scored["clv_bps"], scored["fixture_id"], groups, level=level)
+        for name, (column, own) in values.items():
+            named = {"group": "group", "mean": column, "low": f"{name}_low", "high": f"{name}_high"}
+            further = group_means(own, scored["fixture_id"], groups, level=level).select(*named).rename(named)
+            found = found.join(further, on="group", how="left", nulls_equal=True, maintain_order="left")
+        return found
 
     time = pl.Series(np.searchsorted(EDGES_S[1:], scored["to_close_s"].to_numpy(), side="right"))
     tenth = (scored["entry_prob_bps"] // 1000).clip(0, 9)
     by_gap = _with_labels(means(scored["in_gap"].cast(pl.Int64)), "entry and close", ("clear of gaps", "touched by a gap"))
     return {
         "by_time": _with_labels(means(time), "time to close", _TIMES),
-        "by_market": means(_markets(scored["market_key"]))
-        .sort("n", "group", descending=[True, False])
-        .rename(_NAMES | {"group": "market"}),
+        "by_league": _by_size(means(_leagues(backtest, scored)).drop_nulls("group"), "league"),
+        "by_market": _by_size(means(_markets(scored["market_key"])), "market"),
         "by_side": means(scored["side"]).rename(_NAMES | {"group": "side"}),
         "by_probability": _with_labels(means(tenth), "entry probability", [f"{10 * k}-{10 * k + 10} %" for k in range(10)]),
         "by_gap": by_gap if scored["in_gap"].any() else by_gap.clear(),
@@ -111,18 +123,35 @@ def fixture_totals(scored: pl.DataFrame) -> pl.DataFrame:
 _NAMES = {"n_clusters": "fixtures", "mean": "mean_clv_bps"}
 
 
+def _by_size(means: pl.DataFrame, name: str) -> pl.DataFrame:
+    return means.sort("n", "group", descending=[True, False]).rename(_NAMES | {"group": name})
+
+
+def _leagues(backtest: Run, scored: pl.DataFrame) -> pl.Series:
+    """Return the league of each decision; without values if the pack names none."""
+    known = {one.fixture_id: league_of(one) for one in backtest.pack.manifest.fixtures}
+    if not any(known.values()):
+        return pl.Series("league", [None] * scored.height, dtype=pl.String)
+    named = scored["fixture_id"].replace_strict(known, return_dtype=pl.String).fill_null("no league named")
+    return _pooled(named.alias("league"), "leagues")
+
+
 def _with_labels(means: pl.DataFrame, name: str, labels: list[str] | tuple[str, ...]) -> pl.DataFrame:
     names = pl.Series(name, [labels[number] for number in means["group"]], dtype=pl.String)
     return means.drop("group").rename(_NAMES).insert_column(0, names)
 
 
 def _markets(keys: pl.Series) -> pl.Series:
-    """Keep the markets with the most decisions, and pool the others."""
-    sizes = keys.value_counts(name="n").sort("n", "market_key", descending=[True, False])
-    if sizes.height <= _MOST_MARKETS:
+    return _pooled(keys, "markets")
+
+
+def _pooled(keys: pl.Series, what: str) -> pl.Series:
+    """Keep the groups with the most decisions, and pool the others."""
+    sizes = keys.value_counts(name="n").sort("n", keys.name, descending=[True, False])
+    if sizes.height <= _MOST_GROUPS:
         return keys
-    kept = sizes["market_key"].head(_MOST_MARKETS - 1)
-    pooled = f"{sizes.height - kept.len()} other markets"
+    kept = sizes[keys.name].head(_MOST_GROUPS - 1)
+    pooled = f"{sizes.height - kept.len()} other {what}"
     return pl.select(pl.when(keys.is_in(kept.implode())).then(keys).otherwise(pl.lit(pooled))).to_series()
 
 
@@ -173,10 +202,12 @@ CLOSES: Schema = {
 }  # fmt: skip
 
 # Prices of each book at the decisions: how often it had a price, how often it had the best one, how far it was behind the
-# best, and the value of its price at the closing probability of the consensus, in percent.
+# best, the value of its price at the closing probability of the consensus, and the return of a flat stake at its price, in
+# percent. The return is ``None`` if the pack has no results.
 ON_OFFER: Schema = {
     "book": pl.String, "quoted": pl.Float64, "best": pl.Float64, "behind_best_pct": pl.Float64, "n": pl.Int64,
-    "mean_edge_pct": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+    "mean_edge_pct": pl.Float64, "low": pl.Float64, "high": pl.Float64, "return_pct": pl.Float64, "return_low": pl.Float64,
+    "return_high": pl.Float64,
 }  # fmt: skip
 
 _SIDE = ["fixture_id", "market_key", "side"]
@@ -343,8 +374,8 @@ def _apart(means: pl.DataFrame) -> pl.DataFrame:
     return means.select(*named).rename(named)
 
 
-def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
-    """Return ``ON_OFFER`` of the rows of ``scored_by_source``, by book."""
+def on_offer_table(found: pl.DataFrame, level: float, results: pl.Series | None = None) -> pl.DataFrame:
+    """Return ``ON_OFFER`` of the rows of ``scored_by_source``, by book; ``results`` are those of the decisions in order."""
     of_consensus = found["source"] == CONSENSUS
     closing = found.filter(of_consensus)["close_prob_bps"]
     books = found.filter(~of_consensus).with_columns(closing=_of_each(closing, found.filter(~of_consensus)))
@@ -363,8 +394,13 @@ def on_offer_table(found: pl.DataFrame, level: float) -> pl.DataFrame:
     valued = books.drop_nulls(["odds_milli", "closing"])
     edge_pct = pl.Series(quoted_edge_bps(ints_of(valued["closing"]), ints_of(valued["odds_milli"])) / 100)
     means = group_means(edge_pct, valued["fixture_id"], valued["source"], level=level)
+    won = pl.Series([None], dtype=pl.String).new_from_index(0, books.height) if results is None else _of_each(results, books)
+    profit = books.select((100 * returns_of(pl.lit(won), pl.col("odds_milli") / 1000)).cast(pl.Float64)).to_series()
+    returns = group_means(profit, books["fixture_id"], books["source"], level=level)
+    named = {"group": "source", "mean": "return_pct", "low": "return_low", "high": "return_high"}
     return (
         offered.join(means.rename({"group": "source", "mean": "mean_edge_pct"}), on="source", how="left")
+        .join(returns.select(*named).rename(named), on="source", how="left")
         .sort("source")
         .rename({"source": "book"})
         .select(pl.col(name).cast(dtype) for name, dtype in ON_OFFER.items())
@@ -377,7 +413,9 @@ def tables_of(backtest: Run, scored: pl.DataFrame, level: float) -> Iterator[tup
         yield from (("closes", pl.DataFrame(schema=CLOSES)), ("on_offer", pl.DataFrame(schema=ON_OFFER)))
         return
     found = scored_by_source(backtest, scored)
-    yield from (("closes", closes_table(found, level)), ("on_offer", on_offer_table(found, level)))
+    results = backtest.pack.results
+    won = None if results is None else settled_profit(scored.sort("seq"), results)["result"]
+    yield from (("closes", closes_table(found, level)), ("on_offer", on_offer_table(found, level, won)))
 
 
 # Scored decisions by the date of their close: cards and tear sheets draw the sum so far.

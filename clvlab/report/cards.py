@@ -17,12 +17,12 @@ from clvlab.packs.reader import Pack as StoredPack
 from clvlab.packs.views.derivation import DerivedPack, derived_words
 from clvlab.report.breakdowns import cumulative_clv, cumulative_picture
 from clvlab.report.export import Exportable, optional
-from clvlab.report.headline import LEVEL, key_figures, means_of
+from clvlab.report.headline import LEVEL, edge_bar, key_figures, means_of
 from clvlab.report.html import Html, card
 from clvlab.report.svg import interval_bar, time_columns
 from clvlab.statistics import Estimate, beat_close_rate
 from clvlab.statistics.measures import counted
-from clvlab.statistics.verdict import Tone, Verdict, verdict_of
+from clvlab.statistics.verdict import Tone, Verdict, verdict
 from clvlab.words import TO_MINUTE, close_facts, mean_clv, seconds, share
 
 # A look-ahead audit in a notebook.
@@ -121,8 +121,9 @@ def agent_card(
     return card(
         "run.html",
         title,
-        verdict=verdict_of(clv),
+        verdict=verdict(clv, means["edge"]),
         interval=interval_bar(clv.mean, clv.low, clv.high),
+        edge_interval=edge_bar(means["edge"]),
         key_figures=_key_figures(scored, means, metrics),
         by_date=cumulative_picture(cumulative_clv(scored, closes, LEVEL), LEVEL),
         warnings=warnings,

@@ -1,4 +1,4 @@
-"""Warnings of a tear sheet: few fixtures, skewed means, missing closes, impossible prices."""
+"""Warnings of a tear sheet: few fixtures, skewed means, missing closes, missing and impossible prices."""
 
 from __future__ import annotations
 
@@ -34,19 +34,27 @@ def cautions(sheet: Sheet) -> list[str]:
     run, scores = sheet.source.evidence, sheet.source.marked
     gone = scores.filter(without_close()).height if sheet.selection.is_whole else 0
     return [
-        *_thin(sheet.clv),
+        *_thin(sheet.clv, "the decisions"),
+        *(_thin(sheet.edge, "the decisions with a price") if sheet.edge.n < sheet.clv.n else []),
+        *_without_price(sheet.clv.n - sheet.edge.n, sheet.clv.n),
         *skewed,
         *_without_close(gone, gone + scores.filter(counted()).height),
         *_impossible(run.decisions, run.closes),
     ]
 
 
-def _thin(mean: Estimate) -> list[str]:
+def _without_price(gone: int, count: int, what: str = "decisions") -> list[str]:
+    if not 0 < gone < count:
+        return []  # a verdict says that no price is in the evidence
+    return [f"{gone:,} of {count:,} {what} have no price: the edge leaves them out, so CLV and edge are of different decisions"]
+
+
+def _thin(mean: Estimate, what: str) -> list[str]:
     evenly = mean.effective_clusters
     if evenly is None or evenly >= MIN_EFFECTIVE:
         return []
     return [
-        f"the decisions lie in {mean.n_clusters:,} fixtures, as evenly as in {evenly:.1f} of equal size: with fewer than "
+        f"{what} lie in {mean.n_clusters:,} fixtures, as evenly as in {evenly:.1f} of equal size: with fewer than "
         f"{MIN_EFFECTIVE} an interval is wide, and a p-value rough"
     ]
 
@@ -85,7 +93,10 @@ def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) 
         )
     gone = [(int(own["gone"].sum()), int(own["clv_counts"].sum())) for own in each]
     most, scored = max(gone, key=lambda one: one[0] / max(sum(one), 1), default=(0, 0))
-    return [*found, *_without_close(most, most + scored, "decisions of a point")]
+    priced = [(int(own["clv_counts"].sum()), int(own["edge_counts"].sum())) for own in each]
+    whole, known = max(priced, key=lambda one: (one[0] - one[1]) / max(one[0], 1), default=(0, 0))
+    what = "decisions of a point"
+    return [*found, *_without_close(most, most + scored, what), *_without_price(whole - known, whole, what)]
 
 
 def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:

@@ -14,15 +14,15 @@ from clvlab.errors import StatisticsError
 from clvlab.law.metrics import rank
 from clvlab.law.schema import Schema
 from clvlab.report.export import Exportable, check_settings
-from clvlab.report.headline import forest
+from clvlab.report.figures import flat_return
+from clvlab.report.headline import Column, forest
 from clvlab.report.html import Html, card
 from clvlab.runs import ranking
 from clvlab.runs.card import ANSWERS_PUBLIC, may_hold_past
 from clvlab.runs.run import Run
-from clvlab.statistics import Clusters, cluster_errors, estimates, paired_difference
-from clvlab.statistics.means import finite
+from clvlab.statistics import Clusters, Difference, Estimate, estimates, paired_difference
 from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, measure_of, stacked
-from clvlab.statistics.verdict import SEARCH, Phrases, Tone, Verdict, verdict
+from clvlab.statistics.verdict import RUN, SEARCH, Figure, Tone, Verdict, difference_phrases, tone_of, verdict
 from clvlab.words import interval
 
 # Comparisons of backtests, paired by fixture.
@@ -37,7 +37,8 @@ def mean_table(sums: Sequence[pl.DataFrame], measure: Measure, level: float) -> 
     Returns
     -------
     pl.DataFrame
-        ``n, fixtures``, the mean under its name, its ``low, high, t, p_value``, and the means by the other measures.
+        ``n, fixtures``, the mean under its name, its ``low, high, t, p_value``, and the means by the other measures with
+        intervals, such as ``mean_edge_pct, edge_low, edge_high``.
     """
     found = estimates(stacked(sums, measure)[0], level=level)
     named = {
@@ -51,9 +52,37 @@ def mean_table(sums: Sequence[pl.DataFrame], measure: Measure, level: float) -> 
     }
     for other in MEASURES.values():
         if other is not measure:
-            named[other.mean] = [finite(mean) for mean in cluster_errors(stacked(sums, other)[0]).means]
+            others = estimates(stacked(sums, other)[0], level=level)
+            named[other.mean] = [one.mean for one in others]
+            named[f"{other.name}_low"] = [one.low for one in others]
+            named[f"{other.name}_high"] = [one.high for one in others]
     schema = {name: pl.Int64 if name in ("n", "fixtures") else pl.Float64 for name in named}
     return pl.DataFrame(named, schema=schema)
+
+
+def returns_table(sources: Sequence[Run], level: float) -> pl.DataFrame:
+    """Return (return_pct, return_low, return_high) of a flat stake per run; without columns if no pack has results."""
+    found = [flat_return(source, level) for source in sources]
+    if all(one is None for one in found):
+        return pl.DataFrame()
+    rows = [(None,) * 3 if one is None else (one.mean, one.low, one.high) for one in found]
+    return pl.DataFrame(rows, schema=dict.fromkeys(("return_pct", "return_low", "return_high"), pl.Float64), orient="row")
+
+
+def _line_and_price(by: str) -> tuple[Measure, Measure]:
+    """Return the measures of a verdict: the line by CLV unless by another measure of it, and the price by the edge."""
+    return MEASURES["clv"] if by == "edge" else measure_of(by), MEASURES["edge"]
+
+
+def _others(measure: Measure, columns: Sequence[str]) -> list[Column]:
+    """Return the columns of a forest besides those of its measure: CLV, edge, and the return where there is one."""
+    named = [(one.mean, one.name, f"{one.title}, {one.short}") for one in (MEASURES["clv"], MEASURES["edge"])]
+    named.append(("return_pct", "return", "return on a flat stake, %"))
+    return [
+        Column(title, mean, f"{name}_low", f"{name}_high")
+        for mean, name, title in named
+        if mean in columns and mean != measure.mean
+    ]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -110,19 +139,30 @@ class Comparison(Exportable):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per backtest: mean, interval, cluster t, one-sided p, and the other means."""
-        means = mean_table(self._each, self._measure, self.level)
+        """One row per backtest: mean, interval, cluster t, one-sided p, the other means with intervals, and the return.
+
+        ``return_pct`` is that of a flat stake, with ``return_low`` and ``return_high``, where the pack has results.
+        """
+        means = mean_table(self._each, self._measure, self.level).hstack(returns_table(self.sources, self.level))
         return means.insert_column(0, pl.Series("agent", self.names))
 
     @cached_property
     def differences(self) -> pl.DataFrame:
-        """One row per other backtest: its mean minus that of the first, paired by fixture."""
+        """One row per other backtest: its mean minus that of the first, paired by fixture; and so by line and price."""
+        others = [one for one in _line_and_price(self.by) if one is not self._measure]
+        numbers = [self._measure.mean, "low", "high", "t"]
+        numbers += [name for one in others for name in (one.mean, f"{one.name}_low", f"{one.name}_high")]
         rows = []
         for k in range(1, len(self.sources)):
-            one = paired_difference(self._sums[0], k, 0, level=self.level)
-            rows.append((f"{self.names[k]} - {self.names[0]}", one.n_clusters, one.difference, one.low, one.high, one.t))
-        numbers: Schema = dict.fromkeys((self._measure.mean, "low", "high", "t"), pl.Float64)
-        return pl.DataFrame(rows, schema={"difference": pl.String, "fixtures": pl.Int64, **numbers}, orient="row")
+            found, further = self._difference(self._measure, k), [self._difference(one, k) for one in others]
+            own = (found.n_clusters, found.difference, found.low, found.high, found.t)
+            rest = (value for one in further for value in (one.difference, one.low, one.high))
+            rows.append((f"{self.names[k]} - {self.names[0]}", *own, *rest))
+        schema: Schema = {"difference": pl.String, "fixtures": pl.Int64, **dict.fromkeys(numbers, pl.Float64)}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def _difference(self, measure: Measure, k: int) -> Difference:
+        return paired_difference(stacked(self._each, measure)[0], k, 0, level=self.level)
 
     @cached_property
     def fixtures(self) -> pl.DataFrame:
@@ -194,8 +234,10 @@ class Comparison(Exportable):
             f"Comparison on {self.sources[0].pack_id}",
             verdict=self.verdict,
             yardsticks=self.yardsticks,
-            differences=forest(self.differences.rename({"difference": "agent"}), measure),
-            each=forest(self.frame, measure),
+            differences=forest(
+                self.differences.rename({"difference": "agent"}), measure, _others(measure, self.differences.columns)
+            ),
+            each=forest(self.frame, measure, _others(measure, self.frame.columns)),
             measure=measure,
             level=self.level,
             tables=tables,
@@ -204,24 +246,33 @@ class Comparison(Exportable):
     @property
     def verdict(self) -> Verdict:
         """The differences in one sentence."""
-        rows, first = self.differences.rows(named=True), self.names[0]
-        if len(rows) == 1:
-            other, row = self.names[1], rows[0]
-            words = Phrases(
-                f"{other} is ahead of {first}", f"{other} is behind {first}",
-                f"{other} less {first} is indistinguishable from zero",
-                f"{other} and {first} have no scored fixture in common",
-            )  # fmt: skip
+        line, price = _line_and_price(self.by)
+        first, others = self.names[0], range(1, len(self.sources))
+        if len(others) == 1:
+            words = difference_phrases(self.names[1], first)
             return verdict(
-                row[self._measure.mean], row["low"], row["high"], fixtures=row["fixtures"], unit=self._measure.short,
-                wording=words, caveat="",
-            )  # fmt: skip
-        ahead = sum(row["low"] is not None and row["low"] > 0 for row in rows)
-        behind = sum(row["high"] is not None and row["high"] < 0 for row in rows)
-        tone = Tone.UNCLEAR if bool(ahead) == bool(behind) else Tone.BEATS if ahead else Tone.LOSES
-        others = len(rows) - ahead - behind
-        rest = f", {others} undecided" if others else ""
-        return Verdict(f"Versus {first}: {ahead} better, {behind} worse{rest}; each is tested alone.", tone)
+                self._difference(line, 1), self._difference(price, 1), wording=words, caveat="", unit=line.short, of=line.title
+            )
+        tones = [[Figure.of(self._difference(one, k)).tone for k in others] for one in (line, price)]
+        counts = [_tally(own) for own in tones]
+        priced = any(tone is not Tone.NOTHING for tone in tones[1])
+        at = f"at the prices taken, if the close is right, {counts[1]}" if priced else "not both have prices"
+        whole = tone_of(*(_common(own) for own in tones))
+        return Verdict(f"Versus {first}: by the line {counts[0]}; {at}; each is tested alone.", whole)
+
+
+def _common(tones: Sequence[Tone]) -> Tone:
+    """Return the tone of several differences: clear only where none contradicts."""
+    ahead, behind = Tone.BEATS in tones, Tone.LOSES in tones
+    if all(tone is Tone.NOTHING for tone in tones):
+        return Tone.NOTHING
+    return Tone.UNCLEAR if ahead == behind else Tone.BEATS if ahead else Tone.LOSES
+
+
+def _tally(tones: Sequence[Tone]) -> str:
+    ahead, behind = tones.count(Tone.BEATS), tones.count(Tone.LOSES)
+    others = len(tones) - ahead - behind
+    return f"{ahead} better, {behind} worse{f', {others} undecided' if others else ''}"
 
 
 def _closing(source: Run) -> str:
@@ -266,14 +317,21 @@ class Leaderboard(Exportable):
         """``OUTCOMES`` with the law's ``rank``, and ``fixtures``, ``low``, ``high``, ``t`` and ``p_value`` of the mean.
 
         Agents with ``hindsight_possible`` come last. A measure other than CLV adds its mean and sets the order, not the rank.
+        The other means follow with intervals, and the return of a flat stake where a pack has results; see ``Comparison``.
         Means and intervals leave out entries at the closing message; the law's ``rank`` includes them.
         """
+        return self._ranked.drop("source")
+
+    @cached_property
+    def _ranked(self) -> pl.DataFrame:
+        """``frame`` with ``source``, the number of the backtest."""
         if not self.sources:
-            return ranking.leaderboard([]).with_columns(hindsight_possible=pl.lit(value=False))
+            return ranking.leaderboard([]).with_columns(hindsight_possible=pl.lit(value=False), source=pl.lit(0))
         measure = measure_of(self.by)
         found = mean_table([fixture_sums(source.marked) for source in self.sources], measure, self.level)
         held = [may_hold_past(source.agent, source.started["source_mode"]) for source in self.sources]
         made = pl.concat([source.outcomes for source in self.sources]).hstack(found.drop("n", "mean_clv_bps"))
+        made = made.hstack(returns_table(self.sources, self.level)).with_row_index("source")
         ranked = rank(made.with_columns(hindsight_possible=pl.Series(held, dtype=pl.Boolean)))
         if self.by != "clv":
             ranked = ranked.sort(measure.mean, descending=True, nulls_last=True, maintain_order=True)
@@ -287,7 +345,7 @@ class Leaderboard(Exportable):
     @property
     def _firm(self) -> pl.DataFrame:
         """Rows of agents that can't contain past prices."""
-        return self.frame.remove("hindsight_possible")
+        return self._ranked.remove("hindsight_possible")
 
     def card(self, title: str, *, checks: Mapping[str, str] | None = None, folded: Sequence[Mapping[str, object]] = ()) -> Html:
         """Show the verdict on the first agent, a forest of all, and the collapsed ranking.
@@ -303,13 +361,15 @@ class Leaderboard(Exportable):
         """
         measure, rows = measure_of(self.by), self.frame
         firm, doubtful = (part.rename({"agent_id": "agent"}) for part in (self._firm, rows.filter("hindsight_possible")))
-        named = dict.fromkeys((*_RANKING[:2], measure.mean, "low", "high", "t", "p_value", *_RANKING[2:]))
+        others = _others(measure, rows.columns)
+        further = [name for one in others for name in (one.mean, one.low, one.high)]
+        named = dict.fromkeys((*_RANKING[:2], measure.mean, "low", "high", "t", "p_value", *further, *_RANKING[2:]))
         return card(
             "leaderboard.html",
             title,
             verdict=self._verdict() if firm.height else None,
-            firm=forest(firm, measure) if firm.height else None,
-            doubtful=forest(doubtful, measure) if doubtful.height else None,
+            firm=forest(firm, measure, others) if firm.height else None,
+            doubtful=forest(doubtful, measure, others) if doubtful.height else None,
             answers_public=ANSWERS_PUBLIC,
             measure=measure,
             level=self.level,
@@ -319,18 +379,16 @@ class Leaderboard(Exportable):
         )
 
     def _verdict(self) -> Verdict:
-        measure, rows = measure_of(self.by), self._firm
-        first = rows.row(0, named=True)
-        name = first["agent_id"]
-        words = Phrases(
-            f"{name} is first, above zero", f"{name} is first, below zero",
-            f"{name} is first, not distinguishable from zero", f"{name} is first: nothing was scored",
-        )  # fmt: skip
+        rows, (line, price) = self._firm, _line_and_price(self.by)
+        name, source = rows["agent_id"][0], self.sources[rows["source"][0]]
         best = f"the best of {rows.height} looks better than it is" if rows.height > 1 else SEARCH
-        return verdict(
-            first[measure.mean], first["low"], first["high"], fixtures=first["fixtures"], unit=measure.short,
-            wording=words, caveat=best,
-        )  # fmt: skip
+        words = RUN.after(f"{name} is first,", f"{name} is first: nothing was scored")
+        return verdict(*self._estimates(source, line, price), wording=words, caveat=best, unit=line.short, of=line.title)
+
+    def _estimates(self, source: Run, line: Measure, price: Measure) -> tuple[Estimate, Estimate]:
+        sums = [fixture_sums(source.marked)]
+        first, second = (estimates(stacked(sums, one)[0], level=self.level)[0] for one in (line, price))
+        return first, second
 
     def _repr_html_(self) -> Html:
         measure = measure_of(self.by)

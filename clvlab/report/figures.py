@@ -9,6 +9,7 @@ from typing import Protocol
 
 import polars as pl
 
+from clvlab.errors import UnknownPackError
 from clvlab.packs.rows import Payout
 from clvlab.report.headline import TOO_FEW
 from clvlab.report.selection import Selection
@@ -23,10 +24,12 @@ from clvlab.statistics import (
     Median,
     Permutation,
     calibrate,
+    cluster_mean,
     estimates,
     sum_by_cluster,
 )
 from clvlab.statistics.measures import MEASURES
+from clvlab.statistics.measures import counted as is_counted
 from clvlab.statistics.permutation import PermutationResult
 from clvlab.words import counted, interval
 
@@ -123,19 +126,11 @@ def settlement(scored: pl.DataFrame, results: pl.DataFrame | None, *, level: flo
     """Settle scored decisions; `None` without a result."""
     if results is None:
         return None
-    known = scored.join(
-        results.select("fixture_id", "market_key", "side", "result"),
-        on=["fixture_id", "market_key", "side"],
-        maintain_order="left",
-    )
+    known = settled_profit(scored, results).drop_nulls("result")
     if known.is_empty():
         return None
-    odds = pl.col("odds_milli") / 1000
-    frame = known.select(
-        "seq", "fixture_id", "result", "stake",
-        profit=pl.when(odds.is_not_null()).then(returns_of(pl.col("result"), odds)),
-        expected=pl.when(odds.is_not_null()).then(pl.col("edge_pct") / 100),
-    )  # fmt: skip
+    priced = pl.when(pl.col("odds_milli").is_not_null())
+    frame = known.select("seq", "fixture_id", "result", "stake", "profit", expected=priced.then(pl.col("edge_pct") / 100))
     fixtures = frame["fixture_id"]
     sums = [*(sum_by_cluster(100 * frame[name], fixtures)[0] for name in ("profit", "expected")), _by_stake(frame)]
     (roi,), (expected,), (stake_roi,) = (estimates(one, level=level) for one in sums)
@@ -149,6 +144,24 @@ def settlement(scored: pl.DataFrame, results: pl.DataFrame | None, *, level: flo
         close=close,
         entry=entry,
     )
+
+
+def flat_return(run: Run, level: float = 0.95) -> Estimate | None:
+    """Return the return on a flat stake of a run's counted decisions, in percent; `None` without its pack or results."""
+    try:
+        results = run.pack.results
+    except UnknownPackError:
+        return None
+    settled = None if results is None else settled_profit(run.marked.filter(is_counted()), results)
+    return None if settled is None else cluster_mean(100 * settled["profit"], settled["fixture_id"], level=level)
+
+
+def settled_profit(scored: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
+    """Return scored decisions with ``result``, and ``profit`` per unit of stake; both are `None` where they are unknown."""
+    own = results.select("fixture_id", "market_key", "side", "result")
+    known = scored.join(own, on=["fixture_id", "market_key", "side"], how="left", maintain_order="left")
+    odds = pl.col("odds_milli") / 1000
+    return known.with_columns(profit=pl.when(odds.is_not_null()).then(returns_of(pl.col("result"), odds)))
 
 
 def _by_stake(frame: pl.DataFrame) -> Clusters:
@@ -280,10 +293,11 @@ def line(sheet: Sheet) -> str:
     share = (
         "nothing moved" if beat.rate is None else f"{100 * beat.rate:.1f} %{_span(percent_of(beat.low), percent_of(beat.high))}"
     )
+    priced = "no price" if edge.mean is None else f"edge at the price taken {edge.mean:+z.2f} %{_span(edge.low, edge.high)}"
     return (
         f"{counted(clv.n, 'scored decision')} in {counted(clv.n_clusters, 'fixture')}{_left_out(sheet)}: mean CLV "
-        f"{clv.mean:+z.2f} bps{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; edge at the "
-        f"price taken {edge.mean or 0:+z.2f} %{_span(edge.low, edge.high)}; beat the close {share}, {beat.tied:,} unmoved"
+        f"{clv.mean:+z.2f} bps{_span(clv.low, clv.high)}, median {sheet.median.median:+z.1f} bps, cluster t {t}; {priced}; "
+        f"beat the close {share}, {beat.tied:,} unmoved"
         f"{_return_text(sheet)}"
     )
 
@@ -352,7 +366,8 @@ GLOSSARY: Mapping[str, str] = {
     "close": "the last price before the match began, by the rule of the window",
     "clustered": "counted by fixture: decisions of one match rise and fall together, and say less than as many matches",
     "Brier score": "mean squared distance of a probability from what happened: 0 is perfect, 0.25 is a coin's",
-    "edge": "value of the price taken at the closing probability, with the margin that was paid",
+    "edge": "value of the price taken at the closing probability, with the margin that was paid; prices are quotes, not fills",
+    "pays": "has an edge above zero at the prices taken: worth more than it cost, if the close is right",
     "interval": "means that chance alone would not make surprising; one that holds zero proves nothing",
     "p": "how often chance alone does as well",
     "standard error": "how far a mean typically lies from the truth",

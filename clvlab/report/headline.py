@@ -1,18 +1,19 @@
-"""The headline of a run: its mean CLV with the interval over fixtures, in one sentence."""
+"""The headline of a run: its mean CLV and its edge at the prices taken, with intervals over fixtures, in one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import polars as pl
 
 from clvlab.report.html import Html
-from clvlab.report.svg import interval_cell, scale
+from clvlab.report.svg import interval_bar, interval_cell, scale
 from clvlab.runs.run import Run
 from clvlab.statistics import BeatRate, Estimate, estimates
 from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, stacked
-from clvlab.statistics.verdict import Verdict, verdict_of
+from clvlab.statistics.verdict import Verdict, verdict
 from clvlab.words import counted, estimate, interval, share
 
 # The means of one agent's scores, and their text.
@@ -48,6 +49,11 @@ def spelt_mean(found: Estimate, unit: str) -> str:
     if found.mean is None:
         return "none"
     return estimate(found.mean, found.low, found.high, unit) + _too_few(found)
+
+
+def edge_bar(edge: Estimate) -> Html:
+    """Draw the edge at the prices taken with its interval as an SVG element; empty without a price."""
+    return interval_bar(edge.mean, edge.low, edge.high, unit="%", digits=2)
 
 
 def key_figures(clv: Estimate, edge: Estimate, beat: BeatRate, level: str) -> dict[str, str]:
@@ -89,59 +95,86 @@ class MeanRow:
     low: float | None
     high: float | None
     fixtures: int
+    others: tuple[tuple[float | None, float | None, float | None], ...]  # mean, low and high of each further column
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A further mean in a forest: its title, and the columns of mean and bounds."""
+
+    title: str
+    mean: str
+    low: str
+    high: str
 
 
 @dataclass(frozen=True, slots=True)
 class MeanForest:
-    """Means with their intervals, under a title."""
+    """Means with their intervals, under a title; ``others`` are the titles of further means."""
 
     title: str
     rows: tuple[MeanRow, ...]
+    others: tuple[str, ...]
 
 
-def forest(rows: pl.DataFrame, measure: Measure) -> MeanForest:
+def forest(rows: pl.DataFrame, measure: Measure, others: Sequence[Column] = ()) -> MeanForest:
     """Return the forest of rows with ``agent``, the mean under the measure's name, ``low``, ``high`` and ``fixtures``."""
     within = scale([*rows["low"], *rows["high"], *rows[measure.mean]])
     named = rows.select("agent", measure.mean, "low", "high", "fixtures").iter_rows()
+    further = zip(*(rows.select(one.mean, one.low, one.high).rows() for one in others), strict=True) if others else repeat(())
     return MeanForest(
         f"mean {measure.title}, {measure.short}",
         tuple(
-            MeanRow(agent, interval_cell(mean, low, high, within), mean, low, high, fixtures)
-            for agent, mean, low, high, fixtures in named
+            MeanRow(agent, interval_cell(mean, low, high, within), mean, low, high, fixtures, rest)
+            for (agent, mean, low, high, fixtures), rest in zip(named, further, strict=False)
         ),
+        tuple(one.title for one in others),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A mean, its interval, and the sentence that they support.
+    """Two means with their intervals, and the sentence that they support; entries at the closing message are left out.
 
     Attributes
     ----------
     clv
-        Mean CLV in bps of probability with its interval, without entries at the closing message.
-    said
-        The sentence.
+        Mean CLV in bps of probability.
+    edge
+        Mean edge at the prices taken in percent, without a mean if nothing was priced.
     """
 
     clv: Estimate
-    verdict: Verdict
+    edge: Estimate
+
+    @property
+    def verdict(self) -> Verdict:
+        """The sentence."""
+        return verdict(self.clv, self.edge)
 
     @property
     def interval(self) -> str:
         """The mean with its interval, as ``+2.4 bps [+0.6, +4.3]``."""
         return "no scored action" if self.clv.mean is None else spelt_mean(self.clv, "bps")
 
+    @property
+    def price(self) -> str:
+        """The edge with its interval, as ``-1.2 % [-2.9, +0.5]``."""
+        return "no price" if self.edge.mean is None else spelt_mean(self.edge, "%")
+
     def facts(self) -> Mapping[str, object]:
         """Return the figures and the sentence as JSON values."""
-        clv = self.clv
+        clv, edge, said = self.clv, self.edge, self.verdict
         return {
             "mean_clv_bps": clv.mean,
             "low": clv.low,
             "high": clv.high,
             "fixtures": clv.n_clusters,
-            "verdict": self.verdict.sentence,
-            "tone": self.verdict.tone.value,
+            "mean_edge_pct": edge.mean,
+            "edge_low": edge.low,
+            "edge_high": edge.high,
+            "verdict": said.sentence,
+            "tone": said.tone.value,
         }
 
 
@@ -154,8 +187,8 @@ def headline(scores: pl.DataFrame) -> Headline:
     >>> headline_of(cl.backtest("starter", "cumulative-drift").source).clv.n_clusters
     12
     """
-    clv = estimates(stacked([fixture_sums(scores)], MEASURES["clv"])[0], level=LEVEL)[0]
-    return Headline(clv, verdict_of(clv))
+    found = means_of(scores, "clv", "edge")
+    return Headline(found["clv"], found["edge"])
 
 
 def headline_of(done: Run) -> Headline:

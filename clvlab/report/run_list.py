@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # imported where it is used: to find a run needs none of it
     import polars as pl
 
     from clvlab.report.headline import Headline
+    from clvlab.statistics.beat_rate import Difference as Paired
     from clvlab.statistics.verdict import Verdict
 
 DEFAULT_RUNS = Path("runs")
@@ -141,32 +142,33 @@ def _written_s(folder: Path) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """The CLV of an agent minus that of the first, in bps of probability, over their common fixtures."""
+    """The means of an agent minus those of the first, over their common fixtures.
+
+    Attributes
+    ----------
+    clv
+        Difference of mean CLV, in bps of probability.
+    edge
+        Difference of the mean edge at the prices taken, in percent.
+    """
 
     first: str
     other: str
-    fixtures: int
-    difference: float | None
-    low: float | None
-    high: float | None
+    clv: Paired
+    edge: Paired
 
     @property
     def verdict(self) -> Verdict:
         """The difference in one sentence."""
-        from clvlab.statistics.verdict import Phrases, verdict
+        from clvlab.statistics.verdict import difference_phrases, verdict
 
-        first, other = self.first, self.other
-        words = Phrases(
-            f"{other} is ahead of {first}",
-            f"{other} is behind {first}",
-            f"{other} and {first} can't be distinguished",
-            f"{other} and {first} have no scored fixture in common",
-        )
-        return verdict(self.difference, self.low, self.high, fixtures=self.fixtures, wording=words, caveat="")
+        return verdict(self.clv, self.edge, wording=difference_phrases(self.other, self.first), caveat="")
 
     def facts(self) -> Mapping[str, object]:
         """Return the difference as JSON values."""
-        figures = {"fixtures": self.fixtures, "difference_bps": self.difference, "low": self.low, "high": self.high}
+        clv, edge = self.clv, self.edge
+        figures = {"fixtures": clv.n_clusters, "difference_bps": clv.difference, "low": clv.low, "high": clv.high}
+        figures |= {"edge_difference_pct": edge.difference, "edge_low": edge.low, "edge_high": edge.high}
         return {"agent": self.other, "beside": self.first, **figures, "verdict": self.verdict.sentence}
 
 
@@ -186,11 +188,11 @@ def differences_from_first(runs: Sequence[ListedRun]) -> list[Difference]:
     names = _names(runs)
     if len(names) < 2:
         raise StatisticsError(f"a comparison needs at least two agents, not {len(names)}")
-    sums = stacked([one for run in runs for one in run.sums], MEASURES["clv"])[0]
-    found = [paired_difference(sums, k, 0, level=0.95) for k in range(1, len(names))]
+    each = [one for run in runs for one in run.sums]
+    clv, edge = (stacked(each, MEASURES[name])[0] for name in ("clv", "edge"))
     return [
-        Difference(names[0], names[k], one.n_clusters, one.difference, one.low, one.high)
-        for k, one in enumerate(found, start=1)
+        Difference(names[0], names[k], *(paired_difference(sums, k, 0, level=0.95) for sums in (clv, edge)))
+        for k in range(1, len(names))
     ]
 
 

@@ -26,7 +26,7 @@ from clvlab.statistics import Clusters, Estimate, Overfitting, estimates, family
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, Measure, stacked
 from clvlab.statistics.overfitting import Statistic
-from clvlab.statistics.verdict import Phrases, Tone, Verdict, verdict_of
+from clvlab.statistics.verdict import RUN, Figure, Tone, Verdict, verdict
 from clvlab.words import p_value, short_p_value
 
 if TYPE_CHECKING:
@@ -121,14 +121,18 @@ _MOST_COLUMNS, _MOST_ROWS = 12, 20
 _ALPHA = 0.05  # level of the sentences that do not name a level
 
 
-def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
-    """Return the verdict on the points of a sweep, corrected for all trials.
+def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float, by: str = "clv") -> Verdict:
+    """Return the verdict on the points of a sweep by a measure, corrected for all trials.
+
+    The sentence also counts points by the other figure, which is not corrected: the edge, or CLV where the edge is corrected.
+    It counts those that stay, or all if none does.
 
     Examples
     --------
-    >>> points = pl.DataFrame({"p_alone": [0.01, 0.2], "p_family": [0.19, 1.0]})
-    >>> sweep_verdict(points, 24, 0.05).sentence
-    'No point stays above zero when all 24 trials are counted (best p .19); uncorrected, 1 would.'
+    >>> p_values = {"p_alone": [0.01, 0.2], "p_family": [0.19, 1.0]}
+    >>> points = pl.DataFrame(p_values | {"mean_edge_pct": [-3.0, -2.0], "edge_low": [-4.0, -5.0], "edge_high": [-2.0, 1.0]})
+    >>> sweep_verdict(points, 24, 0.05).sentence.partition("; ")[2]
+    'uncorrected, 1 would; at the prices taken, 0 of 2 pay and 1 loses, if the close is right.'
     """
     known = frame.drop_nulls("p_family")
     if known.is_empty():
@@ -138,12 +142,30 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float) -> Verdict:
     counted = (
         f"when all {trials:,} trials are counted (best {best}{'' if isclose(alpha, _ALPHA) else f', judged at {alpha:.2g}'})"
     )
+    other, tone = _other_figure(known.filter(pl.col("p_family") < alpha) if left else known, by, stays=left > 0)
     if left:
         verb = "stays" if left == 1 else "stay"
         return Verdict(
-            f"{left:,} of {frame.height:,} points {verb} above zero {counted}; uncorrected, {alone:,} would.", Tone.BEATS
+            f"{left:,} of {frame.height:,} points {verb} above zero {counted}; uncorrected, {alone:,} would; {other}.", tone
         )
-    return Verdict(f"No point stays above zero {counted}; uncorrected, {alone:,} would.", Tone.UNCLEAR)
+    return Verdict(f"No point stays above zero {counted}; uncorrected, {alone:,} would; {other}.", tone)
+
+
+def _other_figure(points: pl.DataFrame, by: str, *, stays: bool) -> tuple[str, Tone]:
+    """Return what the other figure says of points in words, and the tone of both: ``beats`` only where a price pays too."""
+    name = "clv" if by == "edge" else "edge"
+    rows = points.select(MEASURES[name].mean, f"{name}_low", f"{name}_high").drop_nulls(MEASURES[name].mean)
+    tones = [Figure(mean, low, high, 0).tone for mean, low, high in rows.iter_rows()]
+    above, below = tones.count(Tone.BEATS), tones.count(Tone.LOSES)
+    lost = Tone.LOSES if below == points.height and by != "edge" else Tone.UNCLEAR
+    tone = lost if not stays else Tone.BEATS if above or not tones else lost
+    if not tones:
+        return RUN.unpriced, tone
+    of = f"{above:,} of {points.height:,}"
+    if by == "edge":
+        return f"by the line, {of} {'is' if above == 1 else 'are'} above zero and {below:,} below", tone
+    pay, lose = "pays" if above == 1 else "pay", "loses" if below == 1 else "lose"
+    return f"at the prices taken, {of} {pay} and {below:,} {lose}, if the close is right", tone
 
 
 def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure, alpha: float) -> Html:
@@ -170,7 +192,8 @@ def grid_picture(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measu
 def best_points(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measure: Measure) -> pl.DataFrame:
     """Return the best points of a large grid: parameters, mean, interval and p."""
     best = frame.drop_nulls(measure.mean).sort(measure.mean, descending=True, maintain_order=True).head(10)
-    return best.select(*grid, measure.mean, "low", "high", "p_family")
+    other = MEASURES["clv" if measure.name == "edge" else "edge"]
+    return best.select(*grid, measure.mean, "low", "high", "p_family", other.mean, f"{other.name}_low", f"{other.name}_high")
 
 
 _MAX_ROWS = 10
@@ -304,21 +327,24 @@ class OverfittingResult(Exportable):
 
 
 _LEVEL = 0.95
+_LUCK = "The best point is what luck over a grid can give"
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point: parameters, mean CLV, and the p-values of ``Family``, which are `None` without an interval."""
+    """One point: parameters, mean CLV and edge, and the p-values of ``Family`` by CLV, `None` without an interval."""
 
     params: Params
     clv: Estimate
+    edge: Estimate
     p_family: float | None
     p_worst: float | None
 
     def facts(self) -> Mapping[str, object]:
         """Return the point as JSON values."""
-        clv = self.clv
+        clv, edge = self.clv, self.edge
         figures = {"mean_clv_bps": clv.mean, "low": clv.low, "high": clv.high, "n": clv.n, "fixtures": clv.n_clusters}
+        figures |= {"mean_edge_pct": edge.mean, "edge_low": edge.low, "edge_high": edge.high}
         return {
             "params": dict(self.params),
             **figures,
@@ -348,15 +374,14 @@ class HonestSearch:
         best = self.best
         if best is None or best.p_family is None:
             return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
-        clv, passed = best.clv, best.p_family < 1 - _LEVEL
+        passed = best.p_family < 1 - _LEVEL
         chance = f"p {p_value(best.p_family)} counting all {self.trials:,} trials"
-        words = Phrases(
-            above="The best point beats the closing line", around="The best point is what luck over a grid can give"
-        )
-        spelt = verdict_of(clv, wording=words, caveat="")
-        if not passed and spelt.tone is Tone.BEATS:
+        spelt = verdict(best.clv, best.edge, wording=RUN.after("The best point"), caveat="")
+        line, price = (Figure.of(one).tone for one in (best.clv, best.edge))
+        if Tone.LOSES not in (line, price) and (not passed or line is price is Tone.UNCLEAR):
             alone = spelt.sentence.partition(": ")[2].rstrip(".")
-            return Verdict(f"{words.around}: {alone} uncorrected, but {chance}.", Tone.UNCLEAR)
+            uncorrected = ", uncorrected, but" if Tone.BEATS in (line, price) else ","
+            return Verdict(f"{_LUCK}: {alone}{uncorrected} {chance}.", Tone.UNCLEAR)
         return Verdict(f"{spelt.sentence.rstrip('.')}, {chance}.", spelt.tone)
 
     def facts(self) -> Mapping[str, object]:
@@ -390,11 +415,12 @@ def honest_search(
     for sums in search_points(search_of(pack, agent, fixture_ids, window or Window(), each[0]), each, count):
         found.append(sums)
         tell(len(found), count)
-    clusters = stacked(found, MEASURES["clv"])[0]
+    clusters, priced = (stacked(found, MEASURES[name])[0] for name in ("clv", "edge"))
     family = family_of(clusters, earlier=earlier)
-    points = zip(each, estimates(clusters, level=_LEVEL), family.p_values, family.p_worst, strict=True)
+    means = (estimates(one, level=_LEVEL) for one in (clusters, priced))
+    points = zip(each, *means, family.p_values, family.p_worst, strict=True)
     return HonestSearch(
-        tuple(Point(params, clv, finite(p), finite(worst)) for params, clv, p, worst in points),
+        tuple(Point(params, clv, edge, finite(p), finite(worst)) for params, clv, edge, p, worst in points),
         count + earlier,
         tuple(cautions_of_points(clusters, found)),
     )

@@ -18,7 +18,7 @@ from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
 from clvlab.report.export import Exportable, check_settings
 from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Figure, Settlement, Sheet, figures, line, settlement
-from clvlab.report.headline import key_figures
+from clvlab.report.headline import edge_bar, key_figures
 from clvlab.report.html import Html, card, page
 from clvlab.report.moved_lines import APART, mean_rows, moved_lines
 from clvlab.report.plots import Plots
@@ -49,7 +49,7 @@ from clvlab.statistics.clusters import TOP, side_by_side
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, stacked, summed
 from clvlab.statistics.staking import HALF_KELLY
-from clvlab.statistics.verdict import SEARCH, verdict_of
+from clvlab.statistics.verdict import SEARCH, verdict
 from clvlab.words import REASONS, counted, interval, market_names
 
 # A tear sheet as HTML.
@@ -71,21 +71,26 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
     return card(
         "tear_sheet.html",
         f"Tear sheet of {sheet.agent_id} on {pack.pack_id} ({pack.provenance}, {pack.verified_grade})",
-        verdict=verdict_of(clv, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
+        verdict=verdict(clv, sheet.edge, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
         selection=sheet.selection.words,
         cautions=sheet.cautions,
         interval=interval_bar(clv.mean, clv.low, clv.high),
+        edge_interval=edge_bar(sheet.edge),
         key_figures=key_figures(clv, sheet.edge, sheet.beat, f"{sheet.level:.0%}") if clv.n else {},
         dated=dated_pictures(scored, sheet.level),
         calendar=calendar_map(_days(scored)),
+        leagues=_with_pictures(own["by_league"]),
         markets=_markets(sheet) if clv.n else [],
+        priced=sheet.edge.n > 0,
         pictures=pictures,
         line=sheet.line,
         figures=[(row[0], MEANINGS.get(row[0], ""), *_value(row), row[4]) for row in sheet.frame.iter_rows()],
         level=sheet.level,
         settled=settled is not None,
         glossary=GLOSSARY,
-        means=[(title, found.columns, _in_words(name, found)) for name, (title, found) in tables.items() if _is_mean(name)],
+        means=[
+            (title, found.columns[0], _named_rows(name, found)) for name, (title, found) in tables.items() if _is_mean(name)
+        ],
         tables=[
             (name, title, _rows_of(name, found), found.columns) for name, (title, found) in tables.items() if not _is_mean(name)
         ],
@@ -103,6 +108,14 @@ def _days(scored: pl.DataFrame) -> dict[date, tuple[float, int]]:
     day = pl.from_epoch("close_ts_ms", time_unit="ms").dt.date().alias("day")
     found = scored.drop_nulls("close_ts_ms").group_by(day).agg(mean=pl.mean("clv_bps"), n=pl.len()).sort("day")
     return {row[0]: (row[1], row[2]) for row in found.iter_rows()}
+
+
+def _named_rows(name: str, table: pl.DataFrame) -> list[Mapping[str, object]]:
+    """Return the rows of a breakdown with ``name`` and ``key`` of their group."""
+    return [
+        row | {"name": words, "key": key}
+        for row, (words, key, *_) in zip(table.iter_rows(named=True), _in_words(name, table), strict=True)
+    ]
 
 
 def _markets(sheet: Sheet) -> list[Mapping[str, object]]:
@@ -323,8 +336,10 @@ class TearSheet(Exportable):
 
     @cached_property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The breakdowns by name: by_time, by_market, by_side, by_probability, by_gap, fixtures, reasons, refusals, quality.
+        """The breakdowns by name.
 
+        They are by_time, by_league, by_market, by_side, by_probability, by_gap, fixtures, reasons, refusals and quality.
+        Where there is a mean CLV, there is also the mean edge, and the return of a flat stake if the pack has results.
         With a pack that keeps its books, there are also ``closes``, the decisions by every close, and ``on_offer``, the prices
         of each book at the decisions; see ``CLOSES`` and ``ON_OFFER``.
         """

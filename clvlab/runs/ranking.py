@@ -11,6 +11,8 @@ from clvlab.law.metrics import rank
 from clvlab.law.schema import OUTCOMES
 from clvlab.runs.card import card_causality, knowledge, may_hold_past
 from clvlab.runs.run import Run
+from clvlab.statistics import estimates
+from clvlab.statistics.measures import MEASURES, fixture_sums, stacked
 from clvlab.store.sketches import Groups, sketches
 
 
@@ -23,8 +25,8 @@ def leaderboard(backtests: Sequence[Run]) -> pl.DataFrame:
 def board(backtests: Sequence[Run]) -> pl.DataFrame:
     """Return the leaderboard with one row for each group of agents that decide alike.
 
-    Agents that can't contain past results come first. Additional columns: ``hindsight_possible``, and ``others``, the number of
-    other agents in the group.
+    Agents that can't contain past results come first. Additional columns: ``hindsight_possible``; ``others``, the number of
+    other agents in the group; and the mean edge at the prices taken in percent, ``mean_edge_pct, edge_low, edge_high``.
     """
     frame = pl.concat([pl.DataFrame(schema=OUTCOMES), *(backtest.outcomes for backtest in backtests)])
     rows = [row | {"position": position} for position, row in enumerate(row for one in backtests for row in _facts(one))]
@@ -34,8 +36,21 @@ def board(backtests: Sequence[Run]) -> pl.DataFrame:
         pl.Series("hindsight_possible", [row["hindsight_possible"] for row in rows], dtype=pl.Boolean),
         pl.Series("others", [first.count(row["position"]) - 1 for row in rows], dtype=pl.Int64),
         pl.Series("leads", [position == at for at, position in enumerate(first)], dtype=pl.Boolean),
+        *_edges(backtests),
     )
     return rank(labelled).filter("leads").drop("leads").sort("hindsight_possible", maintain_order=True)
+
+
+def _edges(backtests: Sequence[Run]) -> list[pl.Series]:
+    sums = [
+        fixture_sums(one.marked.filter(pl.col("agent_id") == agent_id))
+        for one in backtests
+        for agent_id in one.outcomes["agent_id"]
+    ]
+    found = estimates(stacked(sums, MEASURES["edge"])[0]) if sums else []
+    columns = {name: [getattr(one, name) for one in found] for name in ("mean", "low", "high")}
+    named = {"mean": "mean_edge_pct", "low": "edge_low", "high": "edge_high"}
+    return [pl.Series(named[name], values, dtype=pl.Float64) for name, values in columns.items()]
 
 
 def _facts(backtest: Run) -> list[dict[str, Any]]:

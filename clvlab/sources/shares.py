@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -22,7 +22,7 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import TICKS, Schema
 from clvlab.odds.integers import largest_remainder
 from clvlab.packs.invariants import is_name
-from clvlab.packs.manifest import Fixture, KickoffKind
+from clvlab.packs.manifest import MAX_LEAGUE, Fixture, KickoffKind
 from clvlab.sources.books import QuoteSpill, batches, number_messages
 from clvlab.sources.exchange import WHOLE, Quote, ShareMarket, State, cents, millionths, odds_milli
 from clvlab.sources.source import ImportStats, Options, fixture_ids_of
@@ -40,10 +40,11 @@ class _StrictModel(BaseModel):
 
 
 class _FixtureEntry(_StrictModel):
-    """A fixture: the user's own id, names with the home team first, kickoff, and the sides of its markets."""
+    """A fixture: the user's own id, names with the home team first, league, kickoff, and the sides of its markets."""
 
     id: str | int
     names: tuple[str, ...]
+    league: Annotated[str, Field(min_length=1, max_length=MAX_LEAGUE)] | None = None
     kickoff: str | int | datetime
     markets: dict[str, dict[str, str]] = Field(min_length=1)
 
@@ -195,7 +196,13 @@ def asset_map(source: str, options: Options) -> AssetMap:
     for one in mapping.fixtures:
         fixture_id = ids[str(one.id)]
         fixtures.append(
-            Fixture(fixture_id=fixture_id, names=one.names, source_id=str(one.id), kickoff_ts_ms=_kickoff(one, options))
+            Fixture(
+                fixture_id=fixture_id,
+                names=one.names,
+                source_id=str(one.id),
+                kickoff_ts_ms=_kickoff(one, options),
+                league=one.league,
+            )
         )
         for key, sides in one.markets.items():
             market = _market(fixture_id, key, sides)

@@ -312,6 +312,19 @@ def league_named(text: object, column: str) -> str | None:
     return text
 
 
+def league_stated(text: object) -> str | None:
+    """Return the league that a live source states, or ``None`` if it states none that a pack can hold.
+
+    A capture goes on without the label, because it can't be repeated.
+
+    Examples
+    --------
+    >>> league_stated("EPL"), league_stated({"name": "EPL"}), league_stated("")
+    ('EPL', None, None)
+    """
+    return text if isinstance(text, str) and 0 < len(text) <= MAX_LEAGUE else None
+
+
 def fixture_ids_of(source_ids: Iterable[str]) -> dict[str, int]:
     """Number fixtures that have no integer id.
 

@@ -43,6 +43,11 @@ class Measure:
         return self.unit.partition(" ")[0]
 
 
+def priced_edge_pct() -> pl.Expr:
+    """Return the edge in percent, ``None`` without a quote: there the law values the fair price, which nobody offered."""
+    return pl.when(pl.col("odds_milli").is_not_null()).then(pl.col("edge_bps") / 100)
+
+
 _ENTRY, _WHOLE, _ALL_LOST = pl.col("entry_prob_bps"), 10_000, pl.lit(-100)
 MEASURES = {
     one.name: one
@@ -53,7 +58,7 @@ MEASURES = {
         ),
         Measure(
             "edge", "edge_pct", "edge at the price taken", "%", "would this price have paid, if the close is right",
-            pl.col("edge_bps") / 100, _ALL_LOST, 100 * (pl.col("odds_milli") / 1000 - 1),
+            priced_edge_pct(), _ALL_LOST, 100 * (pl.col("odds_milli") / 1000 - 1),
         ),
         Measure(
             "price_ratio", "price_ratio_pct", "CLV as price ratio", "%", "what would a fair price have gained",

@@ -30,7 +30,7 @@ def test_a_backtest_says_first_what_its_interval_allows(tmp_path):
     code, out, _ = clvlab(tmp_path, "backtest", "starter", "--fixture", "90000000")
 
     assert code == 0
-    assert out.startswith("baseline: Not distinguishable from zero: ")
+    assert out.startswith("baseline: Not distinguishable from zero, by the line or at its prices: ")
     assert "over 1 fixture, too few for an interval" in out.partition("\n")[0]
     assert "1 fixtures" not in out
 

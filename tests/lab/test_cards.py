@@ -116,7 +116,8 @@ def test_a_comparison_says_who_is_ahead_only_where_the_interval_does(bt):
 def test_the_first_of_a_leaderboard_is_no_proof(bt):
     shown = cl.leaderboard([bt, cl.backtest("starter", "baseline")])._repr_html_()
 
-    assert "the best of 2 looks better than it is" in shown or "below zero" in shown
+    assert "baseline is first, loses at its prices, and no move of the line is shown: " in shown
+    assert 'class="verdict loses"' in shown
 
 
 @pytest.mark.parametrize(
@@ -128,12 +129,35 @@ def test_the_first_of_a_leaderboard_is_no_proof(bt):
     ],
 )
 def test_a_sweep_says_what_is_left_when_all_trials_count(p_family, tone, begins):
+    none = pl.lit(None, pl.Float64)
     points = pl.DataFrame({"p_alone": [0.01, 0.2], "p_family": pl.Series(p_family, dtype=pl.Float64)})
+    points = points.with_columns(mean_edge_pct=none, edge_low=none, edge_high=none)
 
     said = sweep_verdict(points, 9, 0.05)
 
     assert said.tone == tone
     assert said.sentence.startswith(begins)
+    assert tone == "nothing" or said.sentence.endswith("; no price is in the evidence.")
+
+
+@pytest.mark.parametrize(
+    ("edges", "p_family", "tone", "ends"),
+    [
+        ([(1, 3), (-9, -7)], [0.01, 0.5], "beats", "1 of 1 pays and 0 lose"),
+        ([(-1, 3), (1, 2)], [0.01, 0.5], "unclear", "0 of 1 pay and 0 lose"),
+        ([(-3, -1), (1, 2)], [0.01, 0.5], "loses", "0 of 1 pay and 1 loses"),
+        ([(-3, -1), (1, 2)], [0.5, 0.5], "unclear", "1 of 2 pays and 1 loses"),
+        ([(-3, -1), (-4, -2)], [0.5, 0.5], "loses", "0 of 2 pay and 2 lose"),
+    ],
+)
+def test_a_sweep_says_which_of_its_points_pay(edges, p_family, tone, ends):
+    low, high = (pl.Series(own, dtype=pl.Float64) for own in zip(*edges, strict=True))
+    points = pl.DataFrame({"p_alone": [0.01, 0.2], "p_family": p_family, "edge_low": low, "edge_high": high})
+
+    said = sweep_verdict(points.with_columns(mean_edge_pct=(low + high) / 2), 9, 0.05)
+
+    assert said.tone == tone
+    assert said.sentence.endswith(f"; at the prices taken, {ends}, if the close is right.")
 
 
 def test_a_sweep_frames_the_points_that_are_left():

@@ -61,7 +61,7 @@ def test_positions_are_counted_once_for_each_side_of_the_pair(tests):
 def test_a_backtest_beside_itself_differs_by_nothing(tests):
     found = cl.compare([tests[0], tests[0]])
 
-    assert found.differences.row(0)[2:] == (0.0, 0.0, 0.0, None)
+    assert found.differences.row(0)[2:] == (0.0, 0.0, 0.0, None, 0.0, 0.0, 0.0)
     assert found.settings.is_empty()
     assert found.overlap["shared_pct"][0] == 100
 

@@ -112,7 +112,7 @@ def test_a_search_and_a_walk_forward_announce_it_too(tmp_path):
 
     assert search.verdict.sentence.startswith("The best point beats the closing line")
     assert not any("above zero more often" in caution for caution in search.cautions)
-    assert "What was chosen before stays above zero out of sample" in walk._repr_html_()
+    assert "Out of sample, beats the closing line" in walk._repr_html_()
     assert "have no close: their market or line was gone or suspended" in " ".join(walk.sheet.cautions)
 
 

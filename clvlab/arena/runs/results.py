@@ -9,11 +9,13 @@ import polars as pl
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.base.cache import BoundedCache
 from clvlab.law.schema import Reason
+from clvlab.report.headline import edge_bar
 from clvlab.report.html import Html
 from clvlab.report.svg import cumulative_line, interval_bar
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.statistics.by_date import cumulative
-from clvlab.statistics.verdict import verdict_of
+from clvlab.statistics.measures import priced_edge_pct
+from clvlab.statistics.verdict import verdict
 
 _KEPT_BYTES = 32 << 20
 _DRAWN = 12  # agents with pictures; the others have their figures
@@ -25,15 +27,18 @@ _MOVED = ("seq", "agent_id", "fixture_id", "market_key", "side", "ts_ms", "entry
 class AgentResult:
     """One agent.
 
-    ``estimate`` is the mean CLV with its interval over fixtures. ``sentence`` is the verdict as plain text, ``tone`` the
-    verdict in a word. ``interval`` and ``by_date`` are SVG elements, empty without data.
+    ``estimate`` is the mean CLV with its interval over fixtures, ``edge`` the mean edge at the prices taken, in percent.
+    ``sentence`` is the verdict as plain text, ``tone`` the verdict in a word. ``interval``, ``edge_interval`` and ``by_date``
+    are SVG elements, empty without data.
     """
 
     agent_id: str
     estimate: Estimate
+    edge: Estimate
     sentence: str
     tone: str
     interval: Html
+    edge_interval: Html
     by_date: Html
 
 
@@ -64,7 +69,7 @@ class ResultSummary:
 
     @property
     def size_bytes(self) -> int:
-        return 8192 + sum(2048 + len(own.interval) + len(own.by_date) for own in self.agents)
+        return 8192 + sum(2048 + len(own.interval) + len(own.edge_interval) + len(own.by_date) for own in self.agents)
 
 
 def _results_cache() -> BoundedCache[ResultSummary]:
@@ -84,7 +89,7 @@ class RunResults:
 
 def run_result(rows: pl.DataFrame) -> ResultSummary:
     scored = rows.filter(pl.col("reason") == Reason.SCORED).with_columns(
-        pl.col("clv_bps", "ts_ms", "seq").cast(pl.Int64), pl.col("agent_id").cast(pl.String)
+        pl.col("clv_bps", "edge_bps", "ts_ms", "seq").cast(pl.Int64), pl.col("agent_id").cast(pl.String)
     )
     agents = scored["agent_id"].unique().sort()
     found = [
@@ -96,9 +101,15 @@ def run_result(rows: pl.DataFrame) -> ResultSummary:
 
 def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:
     mean = cluster_mean(scored["clv_bps"], scored["fixture_id"])
-    verdict = verdict_of(mean)
-    interval = interval_bar(mean.mean, mean.low, mean.high) if drawn else Html("")
-    return AgentResult(agent_id, mean, verdict.sentence, verdict.tone, interval, _by_date(scored) if drawn else Html(""))
+    edge = cluster_mean(scored.select(priced_edge_pct()).to_series(), scored["fixture_id"])
+    found = verdict(mean, edge)
+    empty = Html("")
+    pictures = (
+        interval_bar(mean.mean, mean.low, mean.high) if drawn else empty,
+        edge_bar(edge) if drawn else empty,
+        _by_date(scored) if drawn else empty,
+    )
+    return AgentResult(agent_id, mean, edge, found.sentence, found.tone, *pictures)
 
 
 def _by_date(scored: pl.DataFrame) -> Html:

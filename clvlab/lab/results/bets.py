@@ -83,7 +83,7 @@ class GradedBets(Result):
 
     @property
     def by_book(self) -> pl.DataFrame:
-        """One row per bookmaker of the record: bets, scored bets, mean CLV, and mean edge at the bettor's own prices."""
+        """One row per bookmaker of the record: bets, scored bets, mean CLV, mean edge by tape and by bettor, and intervals."""
         return self._rows.by_book
 
     @property

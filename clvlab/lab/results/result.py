@@ -355,7 +355,8 @@ class Result(Exportable):
         mean, count = first["mean_clv_bps"], first["action_count"]
         summary = "no scored action"
         if mean is not None:
-            summary = f"mean CLV {mean_clv(mean)} over {counted(count, 'scored action')}{self._left_out(first['agent_id'])}"
+            price, left = self._price(first["agent_id"]), self._left_out(first["agent_id"])
+            summary = f"mean CLV {mean_clv(mean)}, {price} over {counted(count, 'scored action')}{left}"
         if len(self.parts) > 1:
             steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
             return f"{self._title}: {first['agent_id']} first, {summary}; next: {steps}"
@@ -367,6 +368,14 @@ class Result(Exportable):
         if mean is None and self.source.is_made and self._is_reported:
             steps = ".report['warnings'] says why, .scores, .run.verify()"
         return f"{self._title}: {summary}; next: {steps}"
+
+    def _price(self, agent_id: str) -> str:
+        """Say the mean edge of the actions behind the law's mean."""
+        from clvlab.statistics.measures import priced_edge_pct
+
+        scored = self.read.scores.filter(pl.col("agent_id") == agent_id, pl.col("reason") == Reason.SCORED)
+        own = scored.select(priced_edge_pct()).to_series().drop_nulls()
+        return "no price" if own.is_empty() else f"edge {float(own.sum()) / own.len():+z.2f} % at the prices taken"
 
     def _left_out(self, agent_id: str) -> str:
         """Say which scored decisions a sweep and a tear sheet leave out of the mean; empty if none are."""

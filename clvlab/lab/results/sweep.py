@@ -73,7 +73,10 @@ def agent_name(agent: str | Agent) -> str:
 Seal = Callable[[Mapping[str, Any]], Result]
 _MAX_ROWS = 40
 _LEAST_RESAMPLES = 1_000
-_COLUMNS = {"n", "fixtures", "low", "high", "t", "p_alone", "p_family", "p_worst", *(one.mean for one in MEASURES.values())}
+_COLUMNS = {
+    "n", "fixtures", "low", "high", "t", "p_alone", "p_family", "p_worst",
+    *(name for one in MEASURES.values() for name in (one.mean, f"{one.name}_low", f"{one.name}_high")),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,8 @@ class Sweep(Exportable):
 
         ``p_alone`` is the one-sided p-value without correction. ``p_family`` is corrected for all trials, and so is
         ``p_worst``, for an unseen fixture that loses its whole price; see ``clvlab.statistics.Family``. They are ``None`` with
-        fewer than five fixtures. The means by the other measures come last. Entries at the closing message are left out.
+        fewer than five fixtures. The means by the other measures come last, with intervals.
+        Entries at the closing message are left out.
         """
         found = mean_table(self._each, self._measure, self.level)
         table = found.rename({"p_value": "p_alone"})
@@ -335,7 +339,7 @@ class Sweep(Exportable):
     @property
     def verdict(self) -> Verdict:
         """The verdict on the points in one sentence, corrected for all trials."""
-        return sweep_verdict(self.frame, self.trials, 1 - self.level)
+        return sweep_verdict(self.frame, self.trials, 1 - self.level, self.by)
 
     def _repr_html_(self) -> Html:
         measure, alpha = self._measure, 1 - self.level

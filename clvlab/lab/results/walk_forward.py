@@ -28,17 +28,14 @@ from clvlab.runs.search.search import grid_points, search_of
 from clvlab.runs.search.sums import KeptSums, search_points
 from clvlab.runs.spec import resolve
 from clvlab.statistics import Clusters, estimates
-from clvlab.statistics.measures import Measure, fixture_sums, measure_of, stacked
-from clvlab.statistics.verdict import Phrases, Verdict, verdict
+from clvlab.statistics.measures import MEASURES, Measure, fixture_sums, measure_of, stacked
+from clvlab.statistics.verdict import RUN, Verdict, verdict
 from clvlab.words import counted, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_OUT_OF_SAMPLE = Phrases(
-    "What was chosen before stays above zero out of sample", "What was chosen before falls below zero out of sample",
-    "Out of sample not distinguishable from zero", "Nothing to judge: no decision out of sample counts",
-)  # fmt: skip
+_OUT_OF_SAMPLE = RUN.after("Out of sample,", "Nothing to judge: no decision out of sample counts")
 
 
 @dataclass(frozen=True)
@@ -139,11 +136,8 @@ class WalkForward(Exportable):
     @property
     def verdict(self) -> Verdict:
         """The verdict on the choices out of sample, in one sentence."""
-        found = self.sheet.means[self.by]
-        return verdict(
-            found.mean, found.low, found.high, fixtures=found.n_clusters, unit=self._measure.unit, wording=_OUT_OF_SAMPLE,
-            caveat="",
-        )  # fmt: skip
+        line, means = MEASURES["clv"] if self.by == "edge" else self._measure, self.sheet.means
+        return verdict(means[line.name], means["edge"], wording=_OUT_OF_SAMPLE, caveat="", unit=line.short, of=line.title)
 
     def degradation(self, ax: Axes | None = None) -> Axes:
         """Draw the mean of each chosen point in training and on the next fold."""

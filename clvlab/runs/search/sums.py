@@ -31,6 +31,7 @@ from clvlab.statistics.measures import FIXTURE_SUMS
 POINT_SUMS: Schema = {"point": pl.String, "params": pl.String, **FIXTURE_SUMS}
 
 _HELD = 1_000_000  # rows of sums that wait for those of other shards
+_REVISION = "2"  # of the measures: with another one, kept sums are not those of a search, and are made again
 _KEY = "clvlab.derived.digest"
 _BLANK = f"sha256:{'0' * 64}".encode()
 _VALUE_AT = len(_KEY) + 2  # Thrift's compact protocol puts a field's type and the length of a short text before it
@@ -72,7 +73,7 @@ class KeptSums:
             warnings.warn(f"the sums of a search are not kept in {str(self._folder)!r}: {error.strerror}", stacklevel=2)
 
     def _owner(self, path: Path) -> str:
-        return path.relative_to(self._folder).as_posix()
+        return f"{_REVISION}/{path.relative_to(self._folder).as_posix()}"
 
 
 def search_points(

@@ -49,6 +49,7 @@ def announced_fixtures(pack: Pack) -> dict[int, Fixture]:
             names=fixture.names,
             source_id=fixture.source_id,
             kickoff_ts_ms=kickoffs[fixture.fixture_id],
+            league=fixture.league,
         )
         for fixture in pack.manifest.fixtures
     }
@@ -123,6 +124,7 @@ def _text(message: Message, fixture: Fixture) -> bytes:
         "fixture_id": message.fixture_id, "names": fixture.names, "kickoff_ts_ms": fixture.kickoff_ts_ms,
         "ts_ms": message.ts_ms, "in_running": message.in_running, "market_key": message.market_key,
         "sides": message.sides, "prob_bps": message.prob_bps, "odds_milli": message.odds_milli,
+        **({} if fixture.league is None else {"league": fixture.league}),
     }  # fmt: skip
     return orjson.dumps(raw)
 
@@ -154,7 +156,10 @@ class ReplayReader(StateReader):
                 raw["fixture_id"], raw["market_key"], raw["ts_ms"], raw["in_running"],
                 *(tuple(raw[key]) for key in ("sides", "prob_bps", "odds_milli")),
             )  # fmt: skip
-            fixture = Fixture(fixture_id=state.fixture_id, names=tuple(raw["names"]), kickoff_ts_ms=raw["kickoff_ts_ms"])
+            fixture = Fixture(
+                fixture_id=state.fixture_id, names=tuple(raw["names"]), kickoff_ts_ms=raw["kickoff_ts_ms"],
+                league=raw.get("league"),
+            )  # fmt: skip
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"no tick of a replay: {type(error).__name__}") from error
         self._fixtures[state.fixture_id] = fixture

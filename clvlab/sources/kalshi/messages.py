@@ -38,7 +38,7 @@ from clvlab.sources.shares import (
     taker,
     trade_price,
 )
-from clvlab.sources.source import fixture_id_of
+from clvlab.sources.source import fixture_id_of, league_stated
 
 # Fields read from Kalshi's messages: any may be missing or of another type until checked.
 
@@ -52,8 +52,12 @@ class ListedMarket(TypedDict, total=False):
 
 
 class ListedEvent(TypedDict, total=False):
+    """An event; its competition is in ``product_metadata``."""
+
     event_ticker: str
+    series_ticker: str
     title: str
+    product_metadata: Mapping[str, Any] | None
     mutually_exclusive: bool
     markets: Sequence[ListedMarket]
 
@@ -98,20 +102,23 @@ def event_of(answer: KalshiMessage) -> KalshiEvent:
     try:
         if "market" in answer:
             market = answer["market"]
-            return _event(str(market["event_ticker"]), str(market["title"]), [market], exclusive=False)
+            return _event(str(market["event_ticker"]), str(market["title"]), [market], None, exclusive=False)
         event = answer["event"]
         listed = event["markets"] if "markets" in event else answer["markets"]
         exclusive = event.get("mutually_exclusive") is True
-        return _event(str(event["event_ticker"]), str(event["title"]), listed, exclusive=exclusive)
+        league = league_stated((event.get("product_metadata") or {}).get("competition"))
+        league = league or league_stated(event.get("series_ticker"))
+        return _event(str(event["event_ticker"]), str(event["title"]), listed, league, exclusive=exclusive)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no description of an event: {type(error).__name__}: {error}") from error
 
 
-def _event(ticker: str, title: str, listed: Sequence[ListedMarket], *, exclusive: bool) -> KalshiEvent:
+def _event(ticker: str, title: str, listed: Sequence[ListedMarket], league: str | None, *, exclusive: bool) -> KalshiEvent:
     names = title_names(title)
     # Not close_time: trading goes on while a match is played, and that time is days or weeks after its end.
     starts = [of_iso(market["occurrence_datetime"]) for market in listed if market.get("occurrence_datetime")]
-    fixture = Fixture(fixture_id=fixture_id_of(ticker), names=names, source_id=ticker, kickoff_ts_ms=min(starts, default=None))
+    kickoff = min(starts, default=None)
+    fixture = Fixture(fixture_id=fixture_id_of(ticker), names=names, source_id=ticker, kickoff_ts_ms=kickoff, league=league)
     tickers = [str(market["ticker"]) for market in listed]
     if not exclusive or len(tickers) < 2:
         return KalshiEvent(fixture, {f"{own}||": {"no": own, "yes": own} for own in tickers})

@@ -15,6 +15,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.sources.capture.source import Source
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import MARKET_KEY, WHOLE, Quote, ShareMarket, State, match_sides, millionths, names_of, number
+from clvlab.sources.source import league_stated
 
 # Books of Polymarket's assets: full ones, and changes of their levels, from the feed or from files.
 #
@@ -171,11 +172,13 @@ class GammaMarket(TypedDict, total=False):
 
 
 class GammaEvent(TypedDict, total=False):
-    """An event in gamma's description; ``name``, ``alias`` and ``ordering`` of its teams are read."""
+    """An event in gamma's description; ``name``, ``alias`` and ``ordering`` of teams and ``title`` of series are read."""
 
     id: str
     slug: str
     title: str
+    series: Sequence[Mapping[str, object]] | None
+    seriesSlug: str | None
     startTime: str | None
     live: bool
     negRisk: bool
@@ -240,11 +243,13 @@ def _event(entry: GammaEvent) -> PolymarketEvent:
     starts = (entry.get("startTime"), *(market.get("gameStartTime") for market in open_markets))
     kickoff = next((start for start in starts if start), None)
     names = _names(title, entry.get("teams") or ())
+    series = [*(one.get("title") for one in entry.get("series") or ()), entry.get("seriesSlug")]
     fixture = Fixture(
         fixture_id=number,
         names=names,
         source_id=str(entry["slug"]),
         kickoff_ts_ms=None if kickoff is None else of_iso(kickoff),
+        league=next(filter(None, map(league_stated, series)), None),
     )
     return PolymarketEvent(fixture, entry.get("live") is True, _markets(entry, open_markets, names))
 

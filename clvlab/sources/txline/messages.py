@@ -19,6 +19,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.sources.capture.source import Source, StateReader
 from clvlab.sources.clock import AGAINST_ARRIVAL
 from clvlab.sources.exchange import State
+from clvlab.sources.source import league_stated
 
 _BOOKMAKER = "TXLineStablePriceDemargined"
 _SUM_TOLERANCE_BPS = 50
@@ -167,4 +168,5 @@ def fixture_of(text: str) -> Fixture:
         fixture_id=raw["FixtureId"],
         names=names if len(names) == 2 else (),
         kickoff_ts_ms=kickoff if type(kickoff) is int else None,
+        league=league_stated(raw.get("Competition")),
     )

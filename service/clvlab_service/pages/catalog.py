@@ -133,6 +133,7 @@ def _competition(
         "entrants": listed,
         "next_entrant": entrant + _ENTRANTS if len(entrants) > entrant + _ENTRANTS else None,
         "agents": [(name, name) for name in dict.fromkeys([*names, *filter(None, [wanted.agent_id])])],
+        "edges": {} if results is None else {own.agent_id: own.edge for own in results.agents},
         "curves": [] if results is None else [own for own in results.agents if own.by_date and own.agent_id in names],
         "wanted": place,
         "place": {**place, "cursor": cursor, "before": before, "entrant": entrant or None},
