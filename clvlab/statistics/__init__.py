@@ -29,6 +29,7 @@ from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_mea
 from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.paths import known_moves, path_slopes, price_points
 from clvlab.statistics.permutation import Permutation, permute_fixtures, sign_flip_p_values
+from clvlab.statistics.power import Power, power
 from clvlab.statistics.slopes import Share, Slope, cluster_slope, explained_share
 from clvlab.statistics.staking import Staking, kelly_shares, stakes, training_edge
 
@@ -48,6 +49,7 @@ __all__ = [
     "Median",
     "Overfitting",
     "Permutation",
+    "Power",
     "Share",
     "Slope",
     "Staking",
@@ -73,6 +75,7 @@ __all__ = [
     "paired_difference",
     "path_slopes",
     "permute_fixtures",
+    "power",
     "price_points",
     "sign_flip_p_values",
     "stakes",

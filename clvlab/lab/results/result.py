@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits f
     from clvlab.report.comparison import Comparison, Leaderboard
     from clvlab.report.moved_lines import MovedLines
     from clvlab.report.plots import Plots
+    from clvlab.report.power import PowerResult
     from clvlab.report.selection import Selection
     from clvlab.report.tearsheet import TearSheet
 
@@ -223,6 +224,39 @@ class Result(Exportable):
         if not isinstance(staking, Staking):
             raise StatisticsError(f"a way to stake is a clvlab.statistics.Staking, not {staking!r:.80}")
         return self.tear_sheet(agent_id).bankroll(edge, training=training, staking=staking)
+
+    @names_checked
+    def power(
+        self, edge: float | None = None, *, agent_id: str | None = None, by: str = "clv", level: float = 0.95
+    ) -> PowerResult:
+        """Return how many more fixtures would show an edge of one agent, at the error of its mean.
+
+        Parameters
+        ----------
+        edge
+            The smallest edge that matters to you, above 0, in the unit of the measure: 34 for 34 bps. It should not be the mean
+            that was found. Without an edge there are a few round ones.
+        agent_id
+            Optional if there is one agent.
+        by
+            ``clv``, ``edge`` or ``price_ratio``.
+        level
+            Level of the interval that must lie above zero.
+
+        Raises
+        ------
+        UnknownAgentError, UnknownPackError
+            As for ``tear_sheet``.
+        StatisticsError
+            The edge is not above 0, few fixtures have a decision, the level is outside 0..1, or ``by`` is no measure.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("season", "cumulative-drift").power(edge=34).frame.select("fixtures", "more").row(0)
+        (299, 280)
+        """
+        return self.tear_sheet(agent_id, level=level).power(edge, by=by)
 
     @names_checked
     def moved_lines(self, agent_id: str | None = None, *, level: float = 0.95) -> MovedLines:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.progress import Progress, progress_bar
@@ -20,6 +21,7 @@ from clvlab.packs.reader import Pack
 from clvlab.report import axes as drawing
 from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
+from clvlab.report.power import PowerResult
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs.folds import FoldStep, decided_after, last_close_ms, pooled
 from clvlab.runs.run import Run
@@ -144,6 +146,11 @@ class WalkForward(Exportable):
             found.mean, found.low, found.high, fixtures=found.n_clusters, unit=self._measure.unit, wording=_OUT_OF_SAMPLE,
             caveat="",
         )  # fmt: skip
+
+    @names_checked
+    def power(self, edge: float | None = None) -> PowerResult:
+        """Return how many more fixtures out of sample would show an edge, by the measure that chose points."""
+        return self.sheet.power(edge, by=self.by)
 
     def degradation(self, ax: Axes | None = None) -> Axes:
         """Draw the mean of each chosen point in training and on the next fold."""
