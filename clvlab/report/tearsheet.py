@@ -23,6 +23,7 @@ from clvlab.report.html import Html, card, page
 from clvlab.report.moved_lines import APART, mean_rows, moved_lines
 from clvlab.report.plots import Plots
 from clvlab.report.power import PowerResult, mean_power, mean_ruler
+from clvlab.report.regression import RegressionResult, regression_of
 from clvlab.report.selection import Selection
 from clvlab.report.svg import calendar_map, interval_bar, interval_cell, scale, sparkline
 from clvlab.runs.run import Run
@@ -346,6 +347,11 @@ class TearSheet(Exportable):
         """
         measure = measure_of(by)
         return mean_power(self.sums[measure.name], measure, edge, self.level)
+
+    @names_checked
+    def regress(self, formula: str) -> RegressionResult:
+        """Regress the scores of this sheet on what was known at the decisions; see ``Result.regress``."""
+        return regression_of(self.scored, self.source.pack, formula, self.level)
 
     @cached_property
     def moved_lines(self) -> pl.DataFrame:

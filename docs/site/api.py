@@ -134,6 +134,7 @@ PAGES = (
             f"{_SHEETS}.figures.Settlement",
             f"{_SHEETS}.bankrolls.BankrollFan",
             f"{_SHEETS}.power.PowerResult",
+            f"{_SHEETS}.regression.RegressionResult",
             f"{_SHEETS}.moved_lines.MovedLines",
             "clvlab.statistics.verdict.Verdict",
             f"{_SHEETS}.html.Html",

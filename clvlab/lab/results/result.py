@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits f
     from clvlab.report.moved_lines import MovedLines
     from clvlab.report.plots import Plots
     from clvlab.report.power import PowerResult
+    from clvlab.report.regression import RegressionResult
     from clvlab.report.selection import Selection
     from clvlab.report.tearsheet import TearSheet
 
@@ -257,6 +258,40 @@ class Result(Exportable):
         (299, 280)
         """
         return self.tear_sheet(agent_id, level=level).power(edge, by=by)
+
+    @names_checked
+    def regress(self, formula: str, *, agent_id: str | None = None, level: float = 0.95) -> RegressionResult:
+        """Regress the scores of one agent on what was known at its decisions, by least squares with errors over fixtures.
+
+        It is computed on this machine, also for a run that was read from a service. Decisions at the closing message are left
+        out, as on a tear sheet.
+
+        Parameters
+        ----------
+        formula
+            As ``clv_bps ~ log(to_close_s) + league``. The response is ``clv_bps``, ``edge_pct`` or ``price_ratio_pct``. Terms
+            are joined by ``+``, their factors by ``:``; a factor is a number (``to_close_s``, ``entry_prob_bps``, ``odds``,
+            ``stake``, ``confidence``, ``closing_age_s``), its natural ``log()``, or a category (``league``, ``market``,
+            ``side``, ``in_gap``). The text is never evaluated as code.
+        agent_id
+            Optional if there is one agent.
+        level
+            Level of the intervals.
+
+        Raises
+        ------
+        UnknownAgentError, UnknownPackError
+            As for ``tear_sheet``.
+        StatisticsError
+            The formula can't be read, has too many terms or levels, or fewer than five fixtures have all of its columns.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("season", "cumulative-drift").regress("clv_bps ~ log(to_close_s) + side").frame["term"].to_list()
+        ['intercept', 'log(to_close_s)', 'side[draw]', 'side[over]', 'side[part1]', 'side[part2]']
+        """
+        return self.tear_sheet(agent_id, level=level).regress(formula)
 
     @names_checked
     def moved_lines(self, agent_id: str | None = None, *, level: float = 0.95) -> MovedLines:
