@@ -105,6 +105,21 @@ FACES = {
         lambda lab, **given: said(lab.whole.moved_lines(**{"agent_id": BOTH[1]} | given)),
         {"agent_id": st.just(BOTH[0]), "level": LEVEL},
     ),
+    "power": Face(
+        parameters(Result.power, "self"),
+        lambda lab, **given: said(lab.season.power(**{"edge": 34, "agent_id": BOTH[1]} | given)),
+        {"edge": st.sampled_from([20, None]), "agent_id": st.just(BOTH[0]), "by": MEASURED, "level": LEVEL},
+    ),
+    "power on a sheet": Face(
+        parameters(TearSheet.power, "self"),
+        lambda lab, **given: said(lab.season.tear_sheet(BOTH[1]).power(**{"edge": 34} | given)),
+        {"edge": st.sampled_from([20, None]), "by": MEASURED},
+    ),
+    "regress": Face(
+        parameters(Result.regress, "self"),
+        lambda lab, **given: said(lab.season.regress(**{"formula": "clv_bps ~ odds", "agent_id": BOTH[1]} | given)),
+        {"formula": st.sampled_from(["clv_bps ~ side", "edge_pct ~ odds"]), "agent_id": st.just(BOTH[0]), "level": LEVEL},
+    ),
     "only": Face(
         parameters(TearSheet.only, "self"),
         part,

@@ -98,6 +98,7 @@ _FILTERS = {
     "interval": words.interval,
     "numeric": numeric,
     "odds": words.odds,
+    "p_value": words.p_value,
     "percent": words.percent,
     "share": words.share,
     "unbroken": unbroken,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from math import floor, log10
+from typing import Protocol
 
 from clvlab.report.html import Html, escape_text
 from clvlab.words import amount, counted, day, plus, signed, with_interval
@@ -158,6 +159,43 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
         ]
     parts += [dot(at(mean), _MIDDLE, hollow=not known), text(at(mean), 11, label, anchor=away, bold=True)]
     return picture(f"mean {with_interval(label, low, high, digits)}", _BAR_HEIGHT, *parts)
+
+
+# Round edges, and how many more fixtures would show them.
+
+
+class Mark(Protocol):
+    """An edge of a ruler; see ``clvlab.statistics.power.Power``."""
+
+    @property
+    def edge(self) -> float: ...
+    @property
+    def more(self) -> int: ...
+
+
+def edge_ruler(marks: Sequence[Mark], unit: str = "bps") -> Html:
+    """Draw edges in a row, filled if the fixtures that there are show them, else with the number that is missing.
+
+    Examples
+    --------
+    >>> from clvlab.statistics.power import Power
+    >>> drawn = edge_ruler([Power(20, 0.2, 60, 1260, 1200, 900, 1700), Power(50, 0.9, 60, 50, 0, 0, 0)])
+    >>> "20 bps takes 1,200 more fixtures, 50 bps shows now" in drawn, edge_ruler([]) == ""
+    (True, True)
+    """
+    if not marks:
+        return Html("")
+    parts, spoken = [line(0, _MIDDLE, 1, _MIDDLE, more=' opacity=".2"')], []
+    for number, one in enumerate(marks):
+        at, name = (number + 0.5) / len(marks), f"{one.edge:g} {unit}"
+        below = f"+{one.more:,}" if one.more else "now"
+        parts += [
+            text(at, 14, name),
+            dot(at, _MIDDLE, hollow=bool(one.more)),
+            text(at, _BAR_HEIGHT - 3, below, bold=not one.more),
+        ]
+        spoken.append(f"{name} takes {counted(one.more, 'more fixture')}" if one.more else f"{name} shows now")
+    return picture(f"edges by the fixtures that they take: {', '.join(spoken)}", _BAR_HEIGHT, *parts)
 
 
 # Pictures in table cells: intervals on one scale, and small lines.

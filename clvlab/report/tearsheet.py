@@ -22,6 +22,8 @@ from clvlab.report.headline import edge_bar, key_figures
 from clvlab.report.html import Html, card, page
 from clvlab.report.moved_lines import APART, mean_rows, moved_lines
 from clvlab.report.plots import Plots
+from clvlab.report.power import PowerResult, mean_power, mean_ruler
+from clvlab.report.regression import RegressionResult, regression_of
 from clvlab.report.selection import Selection
 from clvlab.report.svg import calendar_map, interval_bar, interval_cell, scale, sparkline
 from clvlab.runs.run import Run
@@ -47,7 +49,7 @@ from clvlab.statistics import (
 )
 from clvlab.statistics.clusters import TOP, side_by_side
 from clvlab.statistics.means import finite
-from clvlab.statistics.measures import MEASURES, stacked, summed
+from clvlab.statistics.measures import MEASURES, measure_of, stacked, summed
 from clvlab.statistics.staking import HALF_KELLY
 from clvlab.statistics.verdict import SEARCH, verdict
 from clvlab.words import REASONS, counted, interval, market_names
@@ -61,6 +63,7 @@ _PART = "chosen from a larger run"
 def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
     """Show a tear sheet with its pictures."""
     clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
+    ruler, ruled = mean_ruler(sheet.sums["clv"], MEASURES["clv"], sheet.level)
     scored, settled = sheet.scored, sheet.settled
     tables = {name: (title, own[name]) for name, title in breakdowns.TITLES.items() if own[name].height}
     calibrations = {
@@ -76,6 +79,8 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
         cautions=sheet.cautions,
         interval=interval_bar(clv.mean, clv.low, clv.high),
         edge_interval=edge_bar(sheet.edge),
+        ruler=ruler,
+        ruled=ruled,
         key_figures=key_figures(clv, sheet.edge, sheet.beat, f"{sheet.level:.0%}") if clv.n else {},
         dated=dated_pictures(scored, sheet.level),
         calendar=calendar_map(_days(scored)),
@@ -329,6 +334,38 @@ class TearSheet(Exportable):
             paths=paths, seed=self.seed,
         )  # fmt: skip
 
+    @names_checked
+    def power(self, edge: float | None = None, *, by: str = "clv") -> PowerResult:
+        """Return how many more fixtures would show an edge, at the error of a mean of this sheet.
+
+        Parameters
+        ----------
+        edge
+            The smallest edge that matters to you, above 0, in the unit of the measure: 34 for 34 bps. It should not be the mean
+            that was found. Without an edge there are a few round ones.
+        by
+            ``clv``, ``edge`` or ``price_ratio``.
+
+        Raises
+        ------
+        StatisticsError
+            The edge is not above 0, fewer than five fixtures have a decision, or ``by`` is no measure.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> found = cl.backtest("starter", "cumulative-drift").tear_sheet().power(edge=34)
+        >>> found.frame.select("fixtures", "needed", "more").row(0)
+        (12, 1302, 1290)
+        """
+        measure = measure_of(by)
+        return mean_power(self.sums[measure.name], measure, edge, self.level)
+
+    @names_checked
+    def regress(self, formula: str) -> RegressionResult:
+        """Regress the scores of this sheet on what was known at the decisions; see ``Result.regress``."""
+        return regression_of(self.scored, self.source.pack, formula, self.level)
+
     @cached_property
     def moved_lines(self) -> pl.DataFrame:
         """``MOVED_LINES``: selected decisions whose line was not quoted at the close, outside all other means."""
@@ -437,7 +474,7 @@ def tear_sheet_page(performed: Run) -> str:
     >>> import clvlab as cl
     >>> page = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
     >>> page[:15], page.count("<svg"), "<script" in page
-    ('<!DOCTYPE html>', 34, False)
+    ('<!DOCTYPE html>', 35, False)
     """
     sheet, report = TearSheet(performed), performed.report
     run = {

@@ -25,10 +25,13 @@ from clvlab.statistics.clusters import (
 )
 from clvlab.statistics.delays import Delay, delay
 from clvlab.statistics.families import Family, family_of
+from clvlab.statistics.formulas import Formula, parse_formula
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
 from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.paths import known_moves, path_slopes, price_points
 from clvlab.statistics.permutation import Permutation, permute_fixtures, sign_flip_p_values
+from clvlab.statistics.power import Power, power
+from clvlab.statistics.regression import Regression, regress
 from clvlab.statistics.slopes import Share, Slope, cluster_slope, explained_share
 from clvlab.statistics.staking import Staking, kelly_shares, stakes, training_edge
 
@@ -45,9 +48,12 @@ __all__ = [
     "Errors",
     "Estimate",
     "Family",
+    "Formula",
     "Median",
     "Overfitting",
     "Permutation",
+    "Power",
+    "Regression",
     "Share",
     "Slope",
     "Staking",
@@ -71,9 +77,12 @@ __all__ = [
     "mean_skewness",
     "overfitting",
     "paired_difference",
+    "parse_formula",
     "path_slopes",
     "permute_fixtures",
+    "power",
     "price_points",
+    "regress",
     "sign_flip_p_values",
     "stakes",
     "sum_by_cluster",

@@ -32,6 +32,7 @@ from clvlab.statistics.means import highest_normals, log_below, normal_score
 UNSEEN_LOSS = 0.35  # share of the price that the unseen fixture loses
 _SKEWED = -0.05  # skewness of a mean over prices that can lose more than win: below this, the unseen fixture loses
 _SELDOM = 0.1  # share of the fixtures that moved: if fewer lost, the unseen fixture loses
+_HALVINGS = 50  # of the range of a threshold
 _CELLS = 200_000  # number of weights drawn at once, to fit the cache
 
 
@@ -53,6 +54,10 @@ class Family:
         Mean of the highest score by chance over all trials; nan if no column is judged.
     trials
         Number of trials: the columns, and the earlier ones.
+    highest
+        Highest score by chance in each draw, ascending; empty if no column is judged.
+    losses
+        Sum that the unseen fixture loses in each column, at most 0; 0 for a column that is not judged.
     """
 
     scores: Floats = field(repr=False)
@@ -60,6 +65,31 @@ class Family:
     p_worst: Floats = field(repr=False)
     expected_max: float
     trials: int
+    highest: Floats = field(repr=False)
+    losses: Floats = field(repr=False)
+
+    def threshold(self, alpha: float) -> float:
+        """Return the score that chance alone exceeds in a share ``alpha`` of all draws, in any trial; nan if none is judged.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> sums, ones = rng.normal(0, 10, (60, 20)), np.ones((60, 20))
+        >>> found = family_of(BoundedClusters(sums, ones, sums**2, -50 * ones, 50 * ones))
+        >>> round(found.threshold(0.05), 1)
+        2.9
+        """
+        if not self.highest.size:
+            return float("nan")
+        earlier = self.trials - self.scores.size
+        low, high = -40.0, 40.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            as_high = self.highest.size - np.searchsorted(self.highest, middle)
+            among = np.log1p(-np.minimum((1 + as_high) / (1 + self.highest.size), 1 - 1e-16))
+            above = -np.expm1(among + earlier * log_below(np.array(middle))) > alpha
+            low, high = (middle, high) if above else (low, middle)
+        return high
 
 
 def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = RESAMPLES, seed: int = 0) -> Family:
@@ -85,14 +115,16 @@ def family_of(clusters: BoundedClusters, *, earlier: int = 0, resamples: int = R
     errors, trials = cluster_errors(clusters), clusters.sums.shape[1] + earlier
     own = np.flatnonzero(((clusters.counts > 0).sum(0) >= MIN_CLUSTERS) & (errors.errors > 0))
     scores, p_values, p_worst = np.full((3, clusters.sums.shape[1]), np.nan)
+    losses = np.zeros(clusters.sums.shape[1])
     if not own.size:
-        return Family(scores, p_values, p_worst, float("nan"), trials)
+        return Family(scores, p_values, p_worst, float("nan"), trials, np.empty(0), losses)
     found = clusters.columns(own)
     lost = np.where((_skewness_of_losers(found) < _SKEWED) | _seldom_lost(found), UNSEEN_LOSS, 0.0)
     (scores[own], _), (p_values[own], p_worst[own]), highest = _judged(
         found, errors.degrees[own], np.array([lost, np.ones(own.size)]), earlier, resamples, seed
     )
-    return Family(scores, p_values, p_worst, _expected_max(highest, earlier), trials)
+    losses[own] = lost * found.lowest.min(0)
+    return Family(scores, p_values, p_worst, _expected_max(highest, earlier), trials, np.sort(highest), losses)
 
 
 def _skewness_of_losers(clusters: BoundedClusters) -> Floats:

@@ -133,6 +133,8 @@ PAGES = (
             f"{_SHEETS}.plots.Plots",
             f"{_SHEETS}.figures.Settlement",
             f"{_SHEETS}.bankrolls.BankrollFan",
+            f"{_SHEETS}.power.PowerResult",
+            f"{_SHEETS}.regression.RegressionResult",
             f"{_SHEETS}.moved_lines.MovedLines",
             "clvlab.statistics.verdict.Verdict",
             f"{_SHEETS}.html.Html",

@@ -20,6 +20,8 @@ def results():
         "leaderboard": cl.leaderboard([bt]),
         "comparison": cl.compare([bt, bt]),
         "sweep": cl.sweep("starter", "baseline", {"warmup_ticks": [0, 20]}, resamples=1_000),
+        "power": bt.power(34),
+        "regression": bt.regress("clv_bps ~ log(to_close_s) + side"),
         "audit report": cl.lookahead_audit("baseline", "starter"),
         "pack": cl.open_pack("starter"),
         "verification": bt.run.verify(),
@@ -32,8 +34,8 @@ def results():
 
 
 NAMES = [
-    "backtest", "scores", "report", "tear sheet", "leaderboard", "comparison", "sweep", "audit report", "pack", "verification",
-    "explorer", "proof card", "evidence browser", "Merkle path", "playground",
+    "backtest", "scores", "report", "tear sheet", "leaderboard", "comparison", "sweep", "power", "regression", "audit report",
+    "pack", "verification", "explorer", "proof card", "evidence browser", "Merkle path", "playground",
 ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.simulations import after, families, means, moving, nulls
+from tests.simulations import after, families, means, moving, nulls, powers
 
 
 def main() -> None:
@@ -17,6 +17,7 @@ def main() -> None:
         means.skewed_table(10 * rounds),
         families.table(rounds),
         nulls.table(rounds),
+        powers.season_table(rounds),
         moving.table(max(rounds // 5, 1)),
         moving.level_table(10 * rounds),
         after.table(rounds),

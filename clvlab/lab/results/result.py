@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits f
     from clvlab.report.comparison import Comparison, Leaderboard
     from clvlab.report.moved_lines import MovedLines
     from clvlab.report.plots import Plots
+    from clvlab.report.power import PowerResult
+    from clvlab.report.regression import RegressionResult
     from clvlab.report.selection import Selection
     from clvlab.report.tearsheet import TearSheet
 
@@ -223,6 +225,73 @@ class Result(Exportable):
         if not isinstance(staking, Staking):
             raise StatisticsError(f"a way to stake is a clvlab.statistics.Staking, not {staking!r:.80}")
         return self.tear_sheet(agent_id).bankroll(edge, training=training, staking=staking)
+
+    @names_checked
+    def power(
+        self, edge: float | None = None, *, agent_id: str | None = None, by: str = "clv", level: float = 0.95
+    ) -> PowerResult:
+        """Return how many more fixtures would show an edge of one agent, at the error of its mean.
+
+        Parameters
+        ----------
+        edge
+            The smallest edge that matters to you, above 0, in the unit of the measure: 34 for 34 bps. It should not be the mean
+            that was found. Without an edge there are a few round ones.
+        agent_id
+            Optional if there is one agent.
+        by
+            ``clv``, ``edge`` or ``price_ratio``.
+        level
+            Level of the interval that must lie above zero.
+
+        Raises
+        ------
+        UnknownAgentError, UnknownPackError
+            As for ``tear_sheet``.
+        StatisticsError
+            The edge is not above 0, few fixtures have a decision, the level is outside 0..1, or ``by`` is no measure.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("season", "cumulative-drift").power(edge=34).frame.select("fixtures", "more").row(0)
+        (299, 280)
+        """
+        return self.tear_sheet(agent_id, level=level).power(edge, by=by)
+
+    @names_checked
+    def regress(self, formula: str, *, agent_id: str | None = None, level: float = 0.95) -> RegressionResult:
+        """Regress the scores of one agent on what was known at its decisions, by least squares with errors over fixtures.
+
+        It is computed on this machine, also for a run that was read from a service. Decisions at the closing message are left
+        out, as on a tear sheet.
+
+        Parameters
+        ----------
+        formula
+            As ``clv_bps ~ log(to_close_s) + league``. The response is ``clv_bps``, ``edge_pct`` or ``price_ratio_pct``. Terms
+            are joined by ``+``, their factors by ``:``; a factor is a number (``to_close_s``, ``entry_prob_bps``, ``odds``,
+            ``stake``, ``confidence``, ``closing_age_s``), its natural ``log()``, or a category (``league``, ``market``,
+            ``side``, ``in_gap``). The text is never evaluated as code.
+        agent_id
+            Optional if there is one agent.
+        level
+            Level of the intervals.
+
+        Raises
+        ------
+        UnknownAgentError, UnknownPackError
+            As for ``tear_sheet``.
+        StatisticsError
+            The formula can't be read, has too many terms or levels, or fewer than five fixtures have all of its columns.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("season", "cumulative-drift").regress("clv_bps ~ log(to_close_s) + side").frame["term"].to_list()
+        ['intercept', 'log(to_close_s)', 'side[draw]', 'side[over]', 'side[part1]', 'side[part2]']
+        """
+        return self.tear_sheet(agent_id, level=level).regress(formula)
 
     @names_checked
     def moved_lines(self, agent_id: str | None = None, *, level: float = 0.95) -> MovedLines:

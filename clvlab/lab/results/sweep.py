@@ -23,6 +23,7 @@ from clvlab.report.cautions import cautions_of_points
 from clvlab.report.comparison import mean_table
 from clvlab.report.export import Exportable, check_settings
 from clvlab.report.html import Html, card
+from clvlab.report.power import PowerResult, sweep_power
 from clvlab.report.search import OverfittingResult, best_points, draw_heatmap, grid_picture, overfitting_of, sweep_verdict
 from clvlab.runs.search.scorer import point_scores
 from clvlab.runs.search.search import Search, check_trials, grid_points, grid_size, search_of, spoken
@@ -286,6 +287,33 @@ class Sweep(Exportable):
         points = self.frame.select(list(self.grid))
         fixtures = self.sources[0].setting.pack.source.fixtures.select("fixture_id", "kickoff_ts_ms")
         return overfitting_of(self._each, points, self._measure, fixtures, blocks, statistic)
+
+    @names_checked
+    def power(self, edge: float) -> PowerResult:
+        """Return how many more fixtures each point would need until an edge shows with all trials counted.
+
+        The threshold is that of ``p_family``: at a level of 0.95, chance alone exceeds it in some trial in one case of twenty.
+        The unseen fixture counts as in ``clvlab.statistics.Family``. Points that have no p-value are left out.
+
+        Parameters
+        ----------
+        edge
+            The smallest edge that matters to you, above 0, in the unit of the measure: 34 for 34 bps. It should not be the mean
+            of the best point.
+
+        Raises
+        ------
+        StatisticsError
+            The edge is not above 0.
+
+        Examples
+        --------
+        >>> import clvlab as cl
+        >>> found = cl.sweep("season", "cumulative-drift", {"warmup_ticks": [10, 40]}, progress=False).power(edge=34)
+        >>> found.frame.columns[:4]
+        ['warmup_ticks', 'edge', 'power', 'fixtures']
+        """
+        return sweep_power(self.sums, self.family, self.frame.select(list(self.grid)), self._measure, edge, 1 - self.level)
 
     @names_checked
     def heatmap(self, x: str | None = None, y: str | None = None, ax: Axes | None = None) -> Axes:

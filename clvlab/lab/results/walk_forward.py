@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from clvlab.base.names import names_checked
 from clvlab.engine.agent import Agent
 from clvlab.errors import StatisticsError
 from clvlab.lab.progress import Progress, progress_bar
@@ -20,6 +21,7 @@ from clvlab.packs.reader import Pack
 from clvlab.report import axes as drawing
 from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
+from clvlab.report.power import PowerResult
 from clvlab.report.tearsheet import TearSheet
 from clvlab.runs.folds import FoldStep, decided_after, last_close_ms, pooled
 from clvlab.runs.run import Run
@@ -138,6 +140,11 @@ class WalkForward(Exportable):
         """The verdict on the choices out of sample, in one sentence."""
         line, means = MEASURES["clv"] if self.by == "edge" else self._measure, self.sheet.means
         return verdict(means[line.name], means["edge"], wording=_OUT_OF_SAMPLE, caveat="", unit=line.short, of=line.title)
+
+    @names_checked
+    def power(self, edge: float | None = None) -> PowerResult:
+        """Return how many more fixtures out of sample would show an edge, by the measure that chose points."""
+        return self.sheet.power(edge, by=self.by)
 
     def degradation(self, ax: Axes | None = None) -> Axes:
         """Draw the mean of each chosen point in training and on the next fold."""
