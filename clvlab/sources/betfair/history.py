@@ -25,7 +25,7 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import TICKS, ClosingPolicy
 from clvlab.odds.consensus import PROB_UNIT
 from clvlab.packs.files import lines_in, lines_of
-from clvlab.packs.ladders import LADDERS
+from clvlab.packs.ladders import LADDERS, LEVEL_COUNT
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.betfair.messages import (
@@ -286,8 +286,8 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
         try:
             for _ in file.read(options.chunk_rows):
                 _spill_states(file, known, spill, account)
-                _spill_ladders(file, known, depth)
-            _spill_ladders(file, known, depth, is_ended=True)
+                _spill_ladders(file, known, depth, options.chunk_rows)
+            _spill_ladders(file, known, depth)
         except SourceError as error:
             spill.drop()
             depth.drop()
@@ -336,11 +336,14 @@ def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: Quo
             spill.add(_ticks(book, states, account), sure=False)
 
 
-def _spill_ladders(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, *, is_ended: bool = False) -> None:
+def _spill_ladders(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, least: int | None = None) -> None:
+    """Keep the ladders of a file that has ended, or of which at least this many levels are held."""
     own = [book for book in file.books.values() if is_readable(book) and book.market_id not in known]
     events = {book.market_id: event_of(book.first) for book in own}
     for log in file.ladders or ():
-        rows = log.take(is_ended=is_ended).rename({"fixture_id": "market"})
+        if least is not None and log.size * LEVEL_COUNT < least:
+            continue
+        rows = log.take(is_ended=least is None).rename({"fixture_id": "market"})
         if rows.height and events:
             event = pl.col("market").replace_strict(events, default=None, return_dtype=pl.String)
             key = pl.concat_str("market", "market_key", separator="|").str.strip_chars_end("|")
