@@ -142,7 +142,7 @@ class MarketFile:
                     self._apply(message, ts_ms)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
                     self.account.refuse(self.name, number, reason_of(error), "a message can't be read")
-                    self._lose(message)
+                    self._lose(message, ts_ms)
         except tarfile.TarError as error:
             raise SourceError(f"{self.name}: can't be read to its end: {error}") from error
         if not self.books:
@@ -182,15 +182,16 @@ class MarketFile:
             self._held += len(book.runners)
         self._last_ms = ts_ms
 
-    def _lose(self, message: Any) -> None:
-        """Mark the ladders of all markets unknown until their next image, after a message that may have changed one."""
+    def _lose(self, message: Any, ts_ms: int | None) -> None:
+        """Mark the ladders of all markets unknown until their next image, from a message on that may have changed one."""
         if self.ladders is None or (isinstance(message, dict) and message.get("op") != "mcm"):
             return
         self.account.note("messages that can't be read end the ladders until the next image")
+        lost_ms = ts_ms if ts_ms is not None and self._last_ms <= ts_ms <= LAST_MS else self._last_ms
         for book in self.books.values():
             if book.depth is not None:
                 book.depth.reset(is_known=False)
-                self._log(book, self._last_ms)
+                self._log(book, lost_ms)
 
     def _log(self, book: MarketBook, ts_ms: int) -> None:
         """Note the ladders of a market that changed."""
