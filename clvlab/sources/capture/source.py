@@ -408,6 +408,11 @@ class Source:
     def normaliser(self) -> str:
         return f"{self.feed}-capture/1"
 
+    @property
+    def has_depth(self) -> bool:
+        """Whether its messages say what is on offer level by level."""
+        return isinstance(self.reader(live=False), DeepReader)
+
     def skew_s(self, provenance: str, skew_s: int) -> int | None:
         """Return the seconds by which new times may be later than arrivals; ``None`` for a replay at its own speed."""
         return skew_s if self.bounds_times and provenance not in _PLAYED else None
