@@ -60,12 +60,19 @@ class LadderLog:
         """Number of ladders since rows were last taken."""
         return len(self._heads) // 3
 
+    def number(self, key: SideKey) -> int:
+        """Return the number of a side's ladder, which is new if the side is."""
+        number = self._numbers.setdefault(key, len(self._numbers))
+        if number == len(self._last_ms):
+            self._last_ms.append(-1)
+        return number
+
     def put(self, key: SideKey, ts_ms: int, odds: Sequence[float], stakes: Sequence[float]) -> None:
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._numbers)
-            self._last_ms.append(ts_ms)
-        elif ts_ms < self._last_ms[number]:
+        self.note(self.number(key), ts_ms, odds, stakes)
+
+    def note(self, number: int, ts_ms: int, odds: Sequence[float], stakes: Sequence[float]) -> None:
+        """State the ladder of a number, as ``put``."""
+        if ts_ms < self._last_ms[number]:
             ts_ms = self._last_ms[number]
         else:
             self._last_ms[number] = ts_ms

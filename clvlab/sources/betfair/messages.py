@@ -167,6 +167,7 @@ class _Offers:
     """
 
     is_lay: bool
+    number: int = -1  # of the ladder in a log
     kind: int = 2
     sizes: dict[float, float] = field(default_factory=dict)
     prices: list[float] = field(default_factory=list)  # those of ``sizes``, ascending
@@ -229,15 +230,16 @@ class Depth:
     """
 
     def __init__(self, *, by_runner: bool) -> None:
-        self._sides = (False, True) if by_runner else (False,)
+        self._by_runner = by_runner
+        self._kinds = [(is_lay, _FULLNESS[is_lay]) for is_lay in ((False, True) if by_runner else (False,))]
         self._offers: dict[tuple[str, bool], _Offers] = {}
         self.changed: dict[tuple[str, bool], _Offers] = {}
         self._is_known = True
 
     def change(self, runner: str, delta: Mapping[str, Any]) -> None:
         """Apply one ``rc`` entry of a runner, unless its offers are not known."""
-        for is_lay in self._sides if self._is_known else ():
-            for kind, name in enumerate(_FULLNESS[is_lay]):
+        for is_lay, names in self._kinds if self._is_known else ():
+            for kind, name in enumerate(names):
                 if name in delta:
                     key = runner, is_lay
                     offers = self._offers.get(key)
@@ -251,17 +253,18 @@ class Depth:
     def reset(self, *, is_known: bool) -> None:
         """Empty every ladder: an image follows, or the offers are not known until the next one."""
         self._is_known = is_known
-        self._offers = {key: _Offers(is_lay=key[1]) for key in self._offers}
+        self._offers = {key: _Offers(own.is_lay, own.number) for key, own in self._offers.items()}
         self.changed = dict(self._offers)
 
-    def take(self) -> Iterator[tuple[str, str, _Offers]]:
-        """Return and forget the changed ladders: the parameters of their market's key, their side and offers."""
+    def take(self) -> Iterable[tuple[tuple[str, bool], _Offers]]:
+        """Return and forget the changed ladders, each with what ``named`` takes."""
         changed, self.changed = self.changed, {}
-        for (runner, is_lay), offers in changed.items():
-            if len(self._sides) > 1:
-                yield f"selection={runner}", "no" if is_lay else "yes", offers
-            else:
-                yield "", runner, offers
+        return changed.items()
+
+    def named(self, ladder: tuple[str, bool]) -> tuple[str, str]:
+        """Return the parameters of the market's key and the side of a ladder."""
+        runner, is_lay = ladder
+        return (f"selection={runner}", "no" if is_lay else "yes") if self._by_runner else ("", runner)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -749,7 +752,8 @@ class BetfairReader:
     def _state_ladders(self, market: _Market, ts_ms: int) -> None:
         if self._ladders is None or market.book.depth is None or market.key is None:
             return
-        for parameters, side, offers in market.book.depth.take():
+        for own, offers in market.book.depth.take():
+            parameters, side = market.book.depth.named(own)
             prices, sizes = map(np.array, offers.ordered())
             odds, stakes = (against if offers.is_lay else backed)(prices, sizes)
             key = market.fixture_id, with_parameters(market.key, parameters), side
