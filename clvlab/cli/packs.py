@@ -252,6 +252,9 @@ def packs_import(
     ] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
     books: Annotated[bool, typer.Option("--books", help="Keep each book's quotes as well as the consensus.")] = False,
+    ladders: Annotated[
+        bool, typer.Option("--ladders", help="betfair, pmxt: keep the offers of each side, ten levels with their stakes.")
+    ] = False,
     closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
     mapping: Annotated[Path | None, typer.Option(help="A YAML file with the meaning of columns, or of assets.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal, trades: MEANING=COLUMN; repeat.")] = None,
@@ -284,6 +287,7 @@ def packs_import(
             odds_format=odds_format,
             time_zone=time_zone,
             books=books,
+            ladders=ladders,
             closing=closing,
             mapping=with_flags(mapping, columns, sides, market),
             max_close_age_s=max_close_age_s,
@@ -317,14 +321,18 @@ def packs_export(
     pack: PackArgument,
     file: Annotated[Path, typer.Argument(help="A .csv or .parquet file to write.")],
     books: Annotated[bool, typer.Option("--books", help="What each book says, instead of the ticks.")] = False,
+    ladders: Annotated[bool, typer.Option("--ladders", help="What was on offer, level by level, instead.")] = False,
 ) -> None:
     """Write a pack's ticks as a long table, with each fixture's kickoff."""
     from clvlab.arena import packs
 
+    if books and ladders:
+        raise typer.BadParameter("--books and --ladders are two tables: write one after the other")
     opened = packs.open_pack(pack)
     kickoffs = opened.fixtures.lazy().select("fixture_id", "kickoff_ts_ms")
     tape = opened.tape()
-    rows = tape.books if books else tape.ticks().join(kickoffs, on="fixture_id", maintain_order="left")
+    ticks = tape.ticks().join(kickoffs, on="fixture_id", maintain_order="left")
+    rows = opened.ladders() if ladders else tape.books if books else ticks
     if rows is None:
         raise typer.BadParameter(f"pack {opened.pack_id!r} keeps no books")
     if file.exists():

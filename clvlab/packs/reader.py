@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +13,22 @@ import polars as pl
 from pydantic import ValidationError
 
 from clvlab.base.names import among
-from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, SourceError, UnknownFixtureError, WindowError
+from clvlab.errors import (
+    HeldOutError,
+    PackFormatError,
+    PackTamperedError,
+    SourceError,
+    UnknownFixtureError,
+    UnsupportedError,
+    WindowError,
+)
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs.files import content_digest
 from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.manifest import (
     BOOKS_FILE,
+    LADDERS_FILE,
     MAX_DESCRIPTOR_BYTES,
     QUALITY_FILE,
     TICKS_FILE,
@@ -43,30 +52,32 @@ if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits f
 _LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff", "reading")
 
 
-def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -> bool:
-    """Check whether the raw messages of a pack give exactly its ticks, times, gaps and label.
+def is_genuine(pack: Pack) -> bool:
+    """Check whether the raw messages of a pack give exactly its ticks, ladders, times, gaps and label.
 
     All must hold: the normaliser gives these messages the ``genuine-`` label and the pack's other labels, one of which says how
     markets close; the raw files have their digests and there are no others; fixtures and capture (method, span, gaps) are as
-    the messages show them; ticks are equal row for row. Ticks are read only if the rest holds.
+    the messages show them; ticks and ladders are equal row for row.
     """
     # Packs lie a floor below sources. Here alone a pack calls its source, which normalises the messages again.
     from clvlab.sources.providers import NORMALISERS
     from clvlab.sources.source import Options
 
+    folder, manifest = pack.folder, pack.manifest
     normalise = NORMALISERS.get(manifest.normaliser or "")
     if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
         return False
     # A pack without leagues predates their reading, so only its stated fields are judged.
     leagues = any(fixture.league is not None for fixture in manifest.fixtures)
-    tape, kept = read(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
+    tape, kept = pack.tape(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
     try:
         present = {path.name for path in (folder / "raw").iterdir()}
         digests_hold = all(content_digest(kept[raw.name]) == raw.digest for raw in manifest.raw)
         with tempfile.TemporaryDirectory(prefix="clvlab-") as scratch:
             rule = 1 if manifest.reading is None else manifest.reading.rule
-            again = normalise(kept, Options(reading_rule=rule), Path(scratch))
-            ticks = Tape.from_ticks(again.ticks, tape.fixtures)
+            again = normalise(kept, Options(reading_rule=rule, ladders=manifest.ladders is not None), Path(scratch))
+            parts = again.whole
+            ticks = Tape.from_ticks(parts.ticks, tape.fixtures)
     except (SourceError, OSError):  # unreadable raw files show nothing
         return False
     return (
@@ -78,12 +89,14 @@ def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -
         and _declared_fixtures(again.fixtures, leagues=leagues) == _declared_fixtures(manifest.fixtures, leagues=leagues)
         and ticks.rows.equals(tape.rows)
         and ticks.series.equals(tape.series)
+        and (parts.ladders is not None) == pack.has_ladders
+        and (parts.ladders is None or parts.ladders.equals(pack.ladders().collect()))
     )
 
 
 def _declared_fixtures(fixtures: Sequence[Fixture], *, leagues: bool) -> list[Fixture]:
     """Return fixtures without the fields that follow from their ticks, and without leagues unless these are judged."""
-    left_out = {"rows": 0, "digest": None} | ({} if leagues else {"league": None})
+    left_out = {"rows": 0, "digest": None, "ladders_digest": None} | ({} if leagues else {"league": None})
     return [fixture.model_copy(update=left_out) for fixture in fixtures]
 
 
@@ -151,6 +164,11 @@ class Pack:
         return self.manifest.books or ()
 
     @property
+    def has_ladders(self) -> bool:
+        """Whether the pack keeps the ladders of its markets: what was on offer, level by level."""
+        return self.manifest.ladders is not None
+
+    @property
     def closing(self) -> str:
         """How markets close, in words: the closing policy, and the age limit of a closing message, if any."""
         policy, limit = self.manifest.closing_policy.value, self.manifest.max_close_age_s
@@ -168,7 +186,7 @@ class Pack:
 
         False for a remote pack, because its raw files are not read.
         """
-        return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape)
+        return not self.verification and is_genuine(replace(self, held_out=()))
 
     @property
     def grade(self) -> Grade:
@@ -242,12 +260,36 @@ class Pack:
         PackFormatError
             The ticks can't be read or have other columns.
         """
+        wanted = self._wanted(fixture_ids)
+        return self.tape_of(wanted, *self.files.ticks(None if wanted == self.fixture_ids else self._declared(wanted)))
+
+    def ladders(self, fixture_ids: Sequence[int] | None = None) -> pl.LazyFrame:
+        """Return ``LADDERS`` of some or all fixtures: one row per change of one level, sorted; lazy.
+
+        Raises
+        ------
+        UnsupportedError
+            The pack keeps no ladders.
+        UnknownFixtureError, HeldOutError
+            As ``tape``.
+        PackFormatError, PackTamperedError
+            The file can't be read, or does not have its hash.
+        """
+        if not self.has_ladders:
+            raise UnsupportedError(
+                f"pack {self.pack_id!r} keeps no ladders: import a source that has depth with ladders=True, or --ladders"
+            )
+        wanted = self._wanted(fixture_ids)
+        return self.files.ladders(None if wanted == self.fixture_ids else self._declared(wanted))
+
+    def _wanted(self, fixture_ids: Sequence[int] | None) -> tuple[int, ...]:
+        """Return the fixtures that may be read, all if ``None``."""
         wanted = self.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
         if not wanted and self.fixture_ids:
             raise PackFormatError("name at least one fixture, or none at all for every fixture")
         self.check_known(wanted)
         self.check_open(wanted)
-        return self.tape_of(wanted, *self.files.ticks(None if wanted == self.fixture_ids else self._declared(wanted)))
+        return wanted
 
     def tape_of(self, wanted: tuple[int, ...], rows: pl.DataFrame, series: pl.DataFrame) -> Tape:
         from clvlab.packs.books import at_their_times
@@ -329,14 +371,14 @@ class Pack:
 
 
 def load_pack(folder: Path) -> Pack:
-    """Open a pack after a check of its labels and of the hashes of its ticks and books.
+    """Open a pack after a check of its labels and of the hashes of its ticks, books and ladders.
 
     Raises
     ------
     PackFormatError
         The folder is not a pack, or its descriptor breaks the format.
     PackTamperedError
-        Descriptor, ticks or books do not have their hash.
+        Descriptor, ticks, books or ladders do not have their hash.
     """
     manifest, stated = read_manifest(folder)
     if manifest.content_hash != stated:
@@ -347,6 +389,8 @@ def load_pack(folder: Path) -> Pack:
     files.hashed(TICKS_FILE)
     if manifest.books is not None:
         files.hashed(BOOKS_FILE)
+    if manifest.ladders is not None:
+        files.hashed(LADDERS_FILE)
     return Pack(files, manifest, stated)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -18,10 +19,12 @@ from clvlab.base.times import LAST_MS, of_iso
 from clvlab.law.markets import compose_key
 from clvlab.law.schema import ClosingPolicy
 from clvlab.odds.consensus import PROB_UNIT, basis_points
+from clvlab.packs.ladders import LEVEL_COUNT
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.sources.capture.source import Source
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import State
+from clvlab.sources.ladders import Floats, Ints, LadderSink
 from clvlab.sources.source import fixture_id_of
 
 # Fields read from Betfair's messages: any may be missing or of another type until checked.
@@ -151,6 +154,119 @@ class Runner:
         return (back.best, lay.best) != before or self.last_traded != last_traded
 
 
+_FULLNESS = {False: ("atb", "batb", "bdatb"), True: ("atl", "batl", "bdatl")}
+_LEAST = 0.005  # a smaller size rounds to nothing
+_NEAR, _FAR = 1.5, 100.0  # between these prices, offers to lay have odds and stakes that rounding keeps apart and above 0
+
+
+@dataclass(slots=True)
+class _Offers:
+    """Offers on one side of a runner with their sizes, as the fullest kind of messages states them since the last image.
+
+    The kinds are the whole ladder, by price, the best offers and the best with virtual ones, by level.
+    """
+
+    is_lay: bool
+    number: int = -1  # of the ladder in a log
+    kind: int = 2
+    sizes: dict[float, float] = field(default_factory=dict)
+    prices: list[float] = field(default_factory=list)  # those of ``sizes``, ascending
+    best: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def change(self, kind: int, deltas: Iterable[Any]) -> None:
+        """Apply deltas of a kind, at least as full as the kinds so far."""
+        if kind < self.kind:  # a fuller kind states everything from its start
+            self.kind, self.sizes, self.prices, self.best = kind, {}, [], {}
+        if not kind:
+            sizes, prices = self.sizes, self.prices
+            for price, size in deltas:
+                if size and size >= _LEAST:
+                    if price not in sizes:
+                        insort(prices, price)
+                    sizes[price] = size
+                elif sizes.pop(price, None):
+                    del prices[bisect_left(prices, price)]
+            return
+        for level, price, size in deltas:
+            if size and size >= _LEAST:
+                self.best[level] = price, size
+            else:
+                self.best.pop(level, None)
+        self.sizes = dict(offer for _, offer in sorted(self.best.items(), reverse=True))  # of one price the better level counts
+        self.prices = sorted(self.sizes)
+
+    def ordered(self) -> tuple[list[float], list[float]]:
+        """Return prices and sizes, the best first: those that make the levels of a ladder."""
+        prices = self.prices
+        if not self.is_lay:
+            found = prices[: -LEVEL_COUNT - 1 : -1]
+        elif len(prices) > LEVEL_COUNT and prices[0] >= _NEAR and prices[LEVEL_COUNT - 1] <= _FAR:
+            found = prices[:LEVEL_COUNT]
+        else:
+            found = prices
+        sizes = self.sizes
+        return found, [sizes[price] for price in found]
+
+
+def backed(prices: Floats, sizes: Floats) -> tuple[Ints, Ints]:
+    """Return odds x 1000 and stakes in cents of offers to back."""
+    return np.rint(prices * 1000).astype(np.int64), np.floor(sizes * 100 + 0.5).astype(np.int64)
+
+
+def against(prices: Floats, sizes: Floats) -> tuple[Ints, Ints]:
+    """Return odds x 1000 and stakes in cents at which the contrary of a runner can be backed, by taking offers to lay it.
+
+    Whoever takes an offer to lay at the odds L of the size s stakes s x (L - 1), to win s.
+    """
+    milli, cents = backed(prices, sizes)
+    return np.rint(prices / (prices - 1) * 1000).astype(np.int64), (cents * (milli - 1000) + 500) // 1000
+
+
+class Depth:
+    """The offers of a market's runners with their sizes, and the ladders that changed since they were last taken.
+
+    Where each runner is a market of its own (``by_runner``), the offers to lay it are those of its side ``no``. Otherwise no
+    side is the contrary of a runner, and they are left out.
+    """
+
+    def __init__(self, *, by_runner: bool) -> None:
+        self._by_runner = by_runner
+        self._kinds = [(is_lay, _FULLNESS[is_lay]) for is_lay in ((False, True) if by_runner else (False,))]
+        self._offers: dict[tuple[str, bool], _Offers] = {}
+        self.changed: dict[tuple[str, bool], _Offers] = {}
+        self._is_known = True
+
+    def change(self, runner: str, delta: Mapping[str, Any]) -> None:
+        """Apply one ``rc`` entry of a runner, unless its offers are not known."""
+        for is_lay, names in self._kinds if self._is_known else ():
+            for kind, name in enumerate(names):
+                if name in delta:
+                    key = runner, is_lay
+                    offers = self._offers.get(key)
+                    if offers is None:
+                        offers = self._offers[key] = _Offers(is_lay)
+                    if kind <= offers.kind:
+                        offers.change(kind, delta[name])
+                        self.changed[key] = offers
+                    break
+
+    def reset(self, *, is_known: bool) -> None:
+        """Empty every ladder: an image follows, or the offers are not known until the next one."""
+        self._is_known = is_known
+        self._offers = {key: _Offers(own.is_lay, own.number) for key, own in self._offers.items()}
+        self.changed = dict(self._offers)
+
+    def take(self) -> Iterable[tuple[tuple[str, bool], _Offers]]:
+        """Return and forget the changed ladders, each with what ``named`` takes."""
+        changed, self.changed = self.changed, {}
+        return changed.items()
+
+    def named(self, ladder: tuple[str, bool]) -> tuple[str, str]:
+        """Return the parameters of the market's key and the side of a ladder."""
+        runner, is_lay = ladder
+        return (f"selection={runner}", "no" if is_lay else "yes") if self._by_runner else ("", runner)
+
+
 @lru_cache(maxsize=1 << 14)
 def prices(back: float | None, lay: float | None, last_traded: float | None) -> tuple[int, int, int]:
     """Return the probability in ``PROB_UNIT`` and odds x 1000 for and against a runner; -1 without a price.
@@ -229,6 +345,8 @@ class MarketBook:
         Time of the first definition in play, and start of the suspension that still lasts.
     removed, grew
         Whether a runner was removed while the market was open, or joined after states had been taken.
+    keeps_depth, depth
+        Whether ladders are kept, and then the offers with their sizes, from the first definition on.
     """
 
     market_id: str
@@ -242,6 +360,8 @@ class MarketBook:
     suspended_ms: int | None = None
     removed: bool = False
     grew: bool = False
+    keeps_depth: bool = False
+    depth: Depth | None = None
     _taken: bool = False
 
     def take(self) -> States:
@@ -282,10 +402,14 @@ class MarketBook:
             for runner in self.runners.values():
                 runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
                 self._price(runner)
+            if self.depth is not None:
+                self.depth.reset(is_known=True)
         for key, delta in deltas:
             runner = self.runners[key]
             if runner.change(delta):
                 self._price(runner)
+            if self.depth is not None:
+                self.depth.change(key, delta)
         self.states.put(ts_ms, self.now)
 
     def _price(self, runner: Runner) -> None:
@@ -297,6 +421,7 @@ class MarketBook:
         before = self.definition
         if not before:
             self.first, self.first_ms = definition, ts_ms
+            self.depth = Depth(by_runner=by_runner(self)) if self.keeps_depth else None
         self._enter([key for key in named if key not in self.runners])
         for key, runner in named.items():
             known = self.runners[key]
@@ -572,6 +697,11 @@ class BetfairReader:
         self._touched: dict[str, None] = {}
         self._held_ms = 0
         self._counts: Counter[str] = Counter()
+        self._ladders: LadderSink | None = None
+        self._lost_ms: int | None = None
+
+    def keep_ladders(self, ladders: LadderSink) -> None:
+        self._ladders = ladders
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -581,13 +711,17 @@ class BetfairReader:
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
         """Return the states after a message (for a run), or the held states that the message shows to be final."""
+        message: Any = None
         try:
-            ts_ms, changes = self._check_message(orjson.loads(text))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from error
+            message = orjson.loads(text)
+            ts_ms, changes = self._check_message(message)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._doubt(message)
+            raise error if isinstance(error, ValueError) else ValueError(f"{type(error).__name__}: {error}") from error
         if not self.clock.holds(ts_ms):  # its changes still count, because the book needs each of them
             ts_ms = self._held_ms or received_ts_ms
         states = self.finish() if ts_ms != self._held_ms else []
+        self._lose()
         self._held_ms = ts_ms
         for market_id, change in changes:
             self._put(market_id, change, ts_ms)
@@ -601,14 +735,48 @@ class BetfairReader:
             if market.key is None:
                 self._of_kind[market.fixture_id, kind_of(market.book)] += 1
         states = [state for market in readable for state in self._states(market)]
+        for market in readable:
+            self._state_ladders(market, self._held_ms)
+        self._lose()
         return sorted(states, key=lambda state: (state.fixture_id, state.market_key))
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
         """Wait for an image of these markets, or of all."""
         forgotten = {market_id for market_id in markets or self._markets if market_id in self._markets} - self._unknown
         self._unknown |= forgotten
+        for market_id in forgotten:
+            self._lose_ladders(self._markets[market_id], 0)
         known = (self._markets[market_id] for market_id in sorted(forgotten))
         return [(market.fixture_id, key) for market in known for key in sorted(market.keys)]
+
+    def _state_ladders(self, market: _Market, ts_ms: int) -> None:
+        if self._ladders is None or market.book.depth is None or market.key is None:
+            return
+        for own, offers in market.book.depth.take():
+            parameters, side = market.book.depth.named(own)
+            prices, sizes = map(np.array, offers.ordered())
+            odds, stakes = (against if offers.is_lay else backed)(prices, sizes)
+            key = market.fixture_id, with_parameters(market.key, parameters), side
+            self._ladders.put(key, ts_ms, odds.tolist(), stakes.tolist())
+
+    def _lose_ladders(self, market: _Market, ts_ms: int) -> None:
+        if market.book.depth is not None:
+            market.book.depth.reset(is_known=False)
+            self._state_ladders(market, ts_ms)
+
+    def _doubt(self, message: Any) -> None:
+        """Note when a message was refused that may have changed a ladder."""
+        if not isinstance(message, dict):
+            self._lost_ms = self._held_ms
+        elif message.get("op") == "mcm":
+            ts_ms = message.get("pt")
+            self._lost_ms = ts_ms if type(ts_ms) is int and self._held_ms <= ts_ms <= LAST_MS else self._held_ms
+
+    def _lose(self) -> None:
+        """Mark all ladders unknown until their next image, if a message was refused."""
+        lost_ms, self._lost_ms = self._lost_ms, None
+        for market in self._markets.values() if lost_ms is not None else ():
+            self._lose_ladders(market, lost_ms or 0)
 
     def _check_message(self, message: StreamMessage) -> tuple[int, list[_Change]]:
         if message.get("op") != "mcm" or type(message.get("pt")) is not int:
@@ -637,7 +805,8 @@ class BetfairReader:
         market = self._markets.get(market_id)
         if market is None:
             event = event_of(change.definition or {})
-            market = _Market(MarketBook(market_id), event, fixture_id_of(event))
+            book = MarketBook(market_id, keeps_depth=self._ladders is not None)
+            market = _Market(book, event, fixture_id_of(event))
             self._markets[market_id] = market
             self._events.setdefault(market.fixture_id, []).append(market)
         if change.is_image:
