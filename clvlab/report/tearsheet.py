@@ -16,10 +16,11 @@ from clvlab.report import breakdowns
 from clvlab.report.bankrolls import BankrollFan, bankroll_of
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
+from clvlab.report.executable import DELAY_S, STAKE, Executable, shown
 from clvlab.report.export import Exportable, check_settings
 from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Figure, Settlement, Sheet, figures, line, settlement
 from clvlab.report.headline import key_figures
-from clvlab.report.html import Html, card, page
+from clvlab.report.html import Html, card, page, render
 from clvlab.report.moved_lines import APART, mean_rows, moved_lines
 from clvlab.report.plots import Plots
 from clvlab.report.selection import Selection
@@ -49,6 +50,7 @@ from clvlab.statistics.clusters import TOP, side_by_side
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, stacked, summed
 from clvlab.statistics.staking import HALF_KELLY
+from clvlab.statistics.taking import MAX_AGE_S
 from clvlab.statistics.verdict import SEARCH, verdict_of
 from clvlab.words import REASONS, counted, interval, market_names
 
@@ -92,7 +94,14 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
         calibrations={title: found for title, found in calibrations.items() if found},
         moved=mean_rows(sheet.moved_lines, sheet.level),
         apart=APART,
+        executable=_would_have_paid(sheet),
     )
+
+
+def _would_have_paid(sheet: Sheet) -> Html:
+    """Show what taking offers would have paid; empty where there is nothing to take."""
+    found = Executable(sheet.source, level=sheet.level, selection=sheet.selection)
+    return Html("") if found.why else render("executable.html", **shown(found))
 
 
 def _is_mean(name: str) -> bool:
@@ -315,6 +324,19 @@ class TearSheet(Exportable):
             self, self.agent_id, edge=edge, training=training, staking=staking, open_s=open_s, ruin_below=ruin_below,
             paths=paths, seed=self.seed,
         )  # fmt: skip
+
+    @names_checked
+    def executable(
+        self, *, stake: float = STAKE, delay_s: float = DELAY_S, commission: float | str = 0.0, max_age_s: float = MAX_AGE_S
+    ) -> Executable:  # fmt: skip
+        """Return what the selected decisions would have paid by taking offers; see ``Result.executable``.
+
+        Raises
+        ------
+        StatisticsError
+            A value is out of its range, or the venue is unknown.
+        """
+        return Executable(self.source, stake, delay_s, commission, max_age_s, self.level, selection=self.selection)
 
     @cached_property
     def moved_lines(self) -> pl.DataFrame:

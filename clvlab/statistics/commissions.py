@@ -131,7 +131,8 @@ def expected_charges(fills: Filled, close_prob: Floats, commission: Commission) 
     side = np.unique(fills.side, return_inverse=True)[1]
     paid, won = (np.bincount(side, values)[side] for values in (fills.payout, fills.payout - fills.stake))
     share = np.where(won > 0, (fills.payout - fills.stake) / np.where(won > 0, won, 1), 0)
-    return close_prob * commission.rate * np.maximum(paid - staked, 0) * share
+    charges: Floats = close_prob * commission.rate * np.maximum(paid - staked, 0) * share
+    return charges
 
 
 def settled_charges(fills: Filled, profit: Floats, commission: Commission) -> Floats:
@@ -145,5 +146,6 @@ def settled_charges(fills: Filled, profit: Floats, commission: Commission) -> Fl
 
 
 def _of_trades(fills: Filled, commission: Commission) -> Floats:
-    charges = commission.rate * fills.uncertain
-    return np.asarray(np.ceil(np.round(charges, 9))) if commission.whole_cents else charges
+    charges: Floats = commission.rate * fills.uncertain
+    whole: Floats = np.ceil(np.round(charges, 9))  # rounding first, as 175.00000000000003 cents are 175
+    return whole if commission.whole_cents else charges

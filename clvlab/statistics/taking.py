@@ -211,7 +211,7 @@ def _gaps_of(orders: pl.DataFrame, gaps: Gaps) -> tuple[tuple[Ints, Ints, Bools]
     return tuple(found)
 
 
-def taken(offers: Offers, *, stake_cents: int, delay_ms: int = 0, max_age_ms: int = 1000 * MAX_AGE_S) -> pl.DataFrame:
+def taken(offers: Offers, *, stake_cents: int | Ints, delay_ms: int = 0, max_age_ms: int = 1000 * MAX_AGE_S) -> pl.DataFrame:
     """Return what each order gets for a stake, a delay after its decision.
 
     An order is executed at the state after all messages of its time. Orders of one agent on one side that meet the same ladder,
@@ -224,7 +224,7 @@ def taken(offers: Offers, *, stake_cents: int, delay_ms: int = 0, max_age_ms: in
     offers
         Orders and offers.
     stake_cents
-        Stake of each order, in hundredths of the venue's unit.
+        Stake of the orders, or of each one in the order of ``ORDERS``, in hundredths of the venue's unit.
     delay_ms
         Milliseconds from decision to execution.
     max_age_ms
@@ -236,6 +236,7 @@ def taken(offers: Offers, *, stake_cents: int, delay_ms: int = 0, max_age_ms: in
         ``FILLS``, a row per order.
     """
     now, limit = offers.ts_ms + delay_ms, offers.limit
+    stake = np.broadcast_to(stake_cents, now.shape)[offers.place]
     state = offers.states.latest(offers.series, now)
     last_ms = np.maximum(offers.states.times(state), offers.known.times(offers.known.latest(offers.market, now)))
     odds, size, ladder_ms = _levels(offers, now)
@@ -253,11 +254,11 @@ def taken(offers: Offers, *, stake_cents: int, delay_ms: int = 0, max_age_ms: in
     size = np.where(allowed, size, 0)
     until = np.cumsum(size, axis=0)
     depth = until[-1]
-    begin = _begins(offers, np.flatnonzero(~closed), ladder_ms, depth, stake_cents)
-    end = np.maximum(np.minimum(begin + stake_cents, depth), begin)
+    begin = _begins(offers, np.flatnonzero(~closed), ladder_ms, depth, stake)
+    end = np.maximum(np.minimum(begin + stake, depth), begin)
     parts = np.maximum(np.minimum(end, until) - np.maximum(begin, until - size), 0)
     filled = parts.sum(0)
-    unfilled |= {Outcome.TAKEN: filled == 0, Outcome.PARTLY: filled < stake_cents}
+    unfilled |= {Outcome.TAKEN: filled == 0, Outcome.PARTLY: filled < stake}
     names = np.array([*unfilled, Outcome.FILLED], dtype=object)
     place = np.select([*unfilled.values()], [*range(len(unfilled))], default=len(unfilled))
     columns = {
@@ -298,7 +299,7 @@ def _hidden(offers: Offers, last_ms: Ints, now: Ints) -> Bools:
     return hidden
 
 
-def _begins(offers: Offers, rows: Ints, ladder_ms: Ints, depth: Ints, stake_cents: int) -> Ints:
+def _begins(offers: Offers, rows: Ints, ladder_ms: Ints, depth: Ints, stake: Ints) -> Ints:
     """Return how much of its ladder earlier orders of the same agent have taken before each order."""
     begin = np.zeros(len(depth), dtype=np.int64)
     order = rows[np.lexsort((rows, offers.agent[rows], offers.series[rows]))]  # rows of a side are in order of time
@@ -307,10 +308,11 @@ def _begins(offers: Offers, rows: Ints, ladder_ms: Ints, depth: Ints, stake_cent
     new = changes(offers.agent[order]) | changes(offers.series[order]) | changes(ladder_ms[order])
     shared = np.flatnonzero(~new | np.append(~new[1:], False))
     position, found = 0, []
-    for is_new, most in zip(new[shared].tolist(), depth[order[shared]].tolist(), strict=True):
+    columns = (new[shared].tolist(), depth[order[shared]].tolist(), stake[order[shared]].tolist())
+    for is_new, most, size in zip(*columns, strict=True):
         position = 0 if is_new else position
         found.append(position)
-        position = max(position, min(position + stake_cents, most))
+        position = max(position, min(position + size, most))
     begin[order[shared]] = found
     return begin
 
