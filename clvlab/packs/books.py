@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import struct
-from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 
 import polars as pl
 
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import BOOKS, ODDS_MILLI, conform
 from clvlab.law.tape import Tape
-from clvlab.packs.files import NO_PRICE, little_endian
+from clvlab.packs.files import NO_PRICE, layer_digests
 from clvlab.packs.invariants import SUM_TOLERANCE_BPS, name_is_wrong, refuse
 
 STREAM = ("fixture_id", "market_key", "side", "book")
@@ -92,27 +88,5 @@ def book_digests(books: pl.DataFrame) -> dict[int, str]:
 
     ``BOOKS`` has the same digests. Fixtures without books are left out.
     """
-    number = books.select(pl.struct(STREAM).rle_id().cast(pl.UInt32)).to_series()
-    streams = books.select(STREAM).filter(number.is_first_distinct())
     price = pl.col("prob_bps", "odds_milli").fill_null(NO_PRICE)
-    columns = little_endian(books.select(number.alias("stream"), "tick_seq", price, pl.col("suspended").cast(pl.UInt8)))
-    digests, named = {}, streams.iter_rows()
-    start = 0
-    for fixture_id, size, count in _sizes(books, streams):
-        hasher = hashlib.sha256(struct.pack("<I", count))
-        for _, *names in islice(named, count):
-            for text in names:
-                name = text.encode()
-                hasher.update(struct.pack("<I", len(name)) + name)
-        numbers, *others = (column[start : start + size] for column in columns)
-        hasher.update((numbers - numbers[:1]).data)  # streams count from 0 within the fixture
-        for column in others:
-            hasher.update(column.data)
-        digests[fixture_id] = "sha256:" + hasher.hexdigest()
-        start += size
-    return digests
-
-
-def _sizes(books: pl.DataFrame, streams: pl.DataFrame) -> Iterator[tuple[int, int, int]]:
-    rows, own = (frame["fixture_id"].rle().struct.unnest() for frame in (books, streams))
-    return zip(rows["value"].to_list(), rows["len"].to_list(), own["len"].to_list(), strict=True)
+    return layer_digests(books, STREAM, [pl.col("tick_seq"), price, pl.col("suspended").cast(pl.UInt8)])

@@ -8,11 +8,11 @@ import hashlib
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BufferedIOBase
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,33 @@ def _columns(rows: pl.DataFrame) -> list[np.ndarray[Any, Any]]:
         pl.col("suspended").cast(pl.UInt8),
     )
     return little_endian(frame)
+
+
+def layer_digests(rows: pl.DataFrame, stream: Sequence[str], columns: Sequence[pl.Expr]) -> dict[int, str]:
+    """Return fixture_id -> ``sha256:<hex>`` of sorted rows next to the ticks: the names of its streams, then the columns.
+
+    ``stream`` are ``fixture_id`` and the names of a stream. Streams are numbered from 0 within their fixture; their number is
+    the first column. Fixtures without rows are left out.
+    """
+    number = rows.select(pl.struct(stream).rle_id().cast(pl.UInt32)).to_series()
+    streams = rows.select(stream).filter(number.is_first_distinct())
+    numbers, *others = little_endian(rows.select(number.alias("stream"), *columns))
+    names = streams.iter_rows()
+    digests, start = {}, 0
+    runs, own = (frame["fixture_id"].rle().struct.unnest() for frame in (rows, streams))
+    for fixture_id, size, count in zip(runs["value"].to_list(), runs["len"].to_list(), own["len"].to_list(), strict=True):
+        hasher = hashlib.sha256(struct.pack("<I", count))
+        for _, *texts in islice(names, count):
+            for text in texts:
+                name = text.encode()
+                hasher.update(struct.pack("<I", len(name)) + name)
+        span = slice(start, start + size)
+        hasher.update((numbers[span] - numbers[start]).data)
+        for column in others:
+            hasher.update(column[span].data)
+        digests[fixture_id] = "sha256:" + hasher.hexdigest()
+        start += size
+    return digests
 
 
 def little_endian(frame: pl.DataFrame) -> list[np.ndarray[Any, Any]]:

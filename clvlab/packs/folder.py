@@ -13,9 +13,9 @@ import polars as pl
 from clvlab.base.cache import BoundedCache
 from clvlab.base.files import file_bytes
 from clvlab.errors import FileError, PackFormatError, PackTamperedError
-from clvlab.law.schema import BOOK_ROWS
+from clvlab.law.schema import BOOK_ROWS, Schema
 from clvlab.packs.files import file_sha256
-from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture, PackManifest
+from clvlab.packs.manifest import BOOKS_FILE, LADDERS_FILE, TICKS_FILE, Fixture, PackManifest
 from clvlab.packs.parquet import check_parquet
 from clvlab.packs.rows import read_rows, unreadable
 
@@ -77,13 +77,16 @@ class PackFiles(Protocol):
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
         """Return lazy ``BOOK_ROWS`` of some fixtures, all by default, of a pack that keeps them."""
 
+    def ladders(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        """Return lazy ``LADDERS`` of some fixtures, all by default, of a pack that keeps them."""
+
     def content(self, name: str, expected: str, what: str) -> bytes:
         """Read any other file, which must have this SHA-256; errors call it ``what``."""
 
 
 @dataclass(frozen=True)
 class PackFolder:
-    """The files of a pack in a folder; ticks and books are hashed before they are read, if they may have changed."""
+    """The files of a pack in a folder; ticks, books and ladders are hashed before they are read, if they may have changed."""
 
     folder: Path
     manifest: PackManifest = field(repr=False, compare=False)
@@ -98,8 +101,16 @@ class PackFolder:
         return _read(path, ids) if stamps is None else _KEPT.get((path, stamps, ids), lambda: _read(path, ids))
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
-        path, _ = self.hashed(BOOKS_FILE)
-        file = pl.scan_parquet(path, glob=False).select(*BOOK_ROWS)
+        return self._layer(BOOKS_FILE, BOOK_ROWS, fixtures)
+
+    def ladders(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        from clvlab.packs.ladders import LADDERS  # only a pack that keeps ladders loads them
+
+        return self._layer(LADDERS_FILE, LADDERS, fixtures)
+
+    def _layer(self, name: str, schema: Schema, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        path, _ = self.hashed(name)
+        file = pl.scan_parquet(path, glob=False).select(*schema)
         return file if fixtures is None else file.filter(_among([fixture.fixture_id for fixture in fixtures]))
 
     def content(self, name: str, expected: str, what: str) -> bytes:
@@ -110,7 +121,7 @@ class PackFolder:
             raise PackFormatError(str(error)) from error
 
     def hashed(self, name: str) -> tuple[Path, Stamps | None]:
-        """Return the path and stamps of the file of ticks or books.
+        """Return the path and stamps of the file of ticks, books or ladders.
 
         Raises
         ------
@@ -119,7 +130,9 @@ class PackFolder:
         PackFormatError
             The file is no Parquet, or unpacks to too much.
         """
-        path, expected = self.folder / name, {TICKS_FILE: self.manifest.ticks_sha256, BOOKS_FILE: self.manifest.books_sha256}
+        own = self.manifest
+        expected = {TICKS_FILE: own.ticks_sha256, BOOKS_FILE: own.books_sha256, LADDERS_FILE: own.ladders_sha256}
+        path = self.folder / name
         stamps = stamps_of([path])
         if stamps is None or self._hashed.get(name) != stamps:
             self._check(name, str(expected[name]), f"{name} of {self.manifest.pack_id!r}")

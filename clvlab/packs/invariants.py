@@ -14,7 +14,7 @@ from clvlab.law.tape import Tape
 
 MAX_NAME_BYTES = 200
 _CONTROL = r"[\x00-\x1f\x7f]"
-_MAX_TS_MS = 2**53 // 1000
+MAX_TS_MS = 2**53 // 1000 * 1000
 SUM_TOLERANCE_BPS = 50
 
 
@@ -73,7 +73,7 @@ def _row_rules() -> dict[str, pl.Expr]:
         "two rows of a side must not share a tick": later & (pl.col("tick_seq") <= pl.col("tick_seq").shift(1)),
         "prob_bps must be 0 to 10000": ~pl.col("prob_bps").is_between(0, 10_000),
         "odds_milli must be 1001 to 100000000": ~pl.col("odds_milli").is_between(*ODDS_MILLI),
-        "ts_ms must be a time in milliseconds": ~pl.col("ts_ms").is_between(0, _MAX_TS_MS * 1000),
+        "ts_ms must be a time in milliseconds": ~pl.col("ts_ms").is_between(0, MAX_TS_MS),
         "tick_seq, ts_ms, in_running and suspended must not be null": pl.any_horizontal(
             pl.col("tick_seq", "ts_ms", "in_running", "suspended").is_null()
         ),
@@ -132,6 +132,9 @@ def refuse(frame: pl.DataFrame, rules: dict[str, pl.Expr], names: pl.DataFrame |
         if broken[text].item():
             bad = frame.filter(rule)
             first = bad.head(1) if names is None else bad.head(1).join(names, on="series")
-            columns = ("fixture_id", "market_key", "side", "book", "tick_seq", "ts_ms", "prob_bps", "odds_milli", "total")
+            columns = (
+                "fixture_id", "market_key", "side", "book", "level", "tick_seq", "ts_ms", "prob_bps", "odds_milli",
+                "stake_cents", "total",
+            )  # fmt: skip
             row = first.select(column for column in columns if column in first.columns).row(0, named=True)
             raise PackFormatError(f"{text}: {bad.height} row(s), the first is {row}")

@@ -22,10 +22,12 @@ PACK_SCHEMA = "clvlab-pack/1"
 DESCRIPTOR = "datapackage.json"
 TICKS_FILE = "ticks.parquet"
 BOOKS_FILE = "books.parquet"
+LADDERS_FILE = "ladders.parquet"
 QUALITY_FILE = "quality.json"
 MAX_LEAGUE = 200
+MAX_LEVELS = 100
 MAX_DESCRIPTOR_BYTES = 32 << 20  # several hundred thousand fixtures; parsed JSON takes twenty times as much memory
-DATA_FILES = (TICKS_FILE, BOOKS_FILE, RESULTS_FILE, QUALITY_FILE)
+DATA_FILES = (TICKS_FILE, BOOKS_FILE, LADDERS_FILE, RESULTS_FILE, QUALITY_FILE)
 _PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 _FIELDS = {
     "fixture_id": "integer", "series": "integer", "tick_seq": "integer", "ts_ms": "integer", "in_running": "boolean",
@@ -99,7 +101,7 @@ class KickoffKind(StrEnum):
 
 
 class Fixture(_Model):
-    """One replayable fixture; ``digest`` covers its series table and ticks, ``books_digest`` its books.
+    """One replayable fixture; ``digest`` covers its series table and ticks, ``books_digest`` and ``ladders_digest`` the layers.
 
     ``kickoff_ts_ms`` ends the window. ``scheduled_ts_ms`` is the start as first announced, in packs of actual kickoffs only.
     """
@@ -114,6 +116,7 @@ class Fixture(_Model):
     rows: _Int = 0
     digest: _Hash | None = None
     books_digest: _Hash | None = None
+    ladders_digest: _Hash | None = None
 
 
 class Raw(_Model):
@@ -133,9 +136,10 @@ class SourceFile(_Model):
 class PackManifest(_Model):
     """The manifest of a pack; ``content_hash`` covers everything but ``pack_id`` and the SHA-256 of files.
 
-    ``sources``, ``margin_fallbacks``, ``kickoff``, ``max_close_age_s``, ``books``, ``reading`` and of a fixture
-    ``scheduled_ts_ms``, ``league``, ``season`` and ``books_digest`` are left out of descriptor and hash while ``None``.
-    Kickoffs are scheduled by default. ``books`` names the books whose own prices the pack keeps.
+    ``sources``, ``margin_fallbacks``, ``kickoff``, ``max_close_age_s``, ``books``, ``ladders``, ``reading`` and
+    of a fixture ``scheduled_ts_ms``, ``league``, ``season``, ``books_digest`` and ``ladders_digest`` are left out of descriptor
+    and hash while ``None``. Kickoffs are scheduled by default. ``books`` names the books whose own prices the pack keeps,
+    ``ladders`` is the number of levels that it keeps of each side's ladder.
     """
 
     pack_id: _Name
@@ -155,11 +159,13 @@ class PackManifest(_Model):
     kickoff: KickoffKind | None = None
     max_close_age_s: Annotated[int, Field(strict=True, ge=1, le=MAX_CLOSE_AGE_S)] | None = None
     books: tuple[str, ...] | None = None
+    ladders: Annotated[int, Field(strict=True, ge=1, le=MAX_LEVELS)] | None = None
     reading: TimeRule | None = None
     ticks_sha256: _Hash | None = None
     results_sha256: _Hash | None = None
     quality_sha256: _Hash | None = None
     books_sha256: _Hash | None = None
+    ladders_sha256: _Hash | None = None
 
     @field_validator("fixtures")
     @classmethod
@@ -183,6 +189,12 @@ class PackManifest(_Model):
             raise ValueError("books_digest stands in packs that name their books only")
         return self
 
+    @model_validator(mode="after")
+    def _ladders_counted(self) -> PackManifest:
+        if self.ladders is None and any(fixture.ladders_digest is not None for fixture in self.fixtures):
+            raise ValueError("ladders_digest stands in packs that keep ladders only")
+        return self
+
     @property
     def content_hash(self) -> str:
         return content_hash({"schema": PACK_SCHEMA} | self.content)
@@ -197,10 +209,10 @@ class PackManifest(_Model):
 
 
 _OPTIONAL = (
-    "sources", "margin_fallbacks", "kickoff", "max_close_age_s", "books", "reading", "scheduled_ts_ms", "league", "season",
-    "books_digest", "cause", "markets", "replayed",
+    "sources", "margin_fallbacks", "kickoff", "max_close_age_s", "books", "ladders", "reading", "scheduled_ts_ms", "league",
+    "season", "books_digest", "ladders_digest", "cause", "markets", "replayed",
 )  # fmt: skip
-_FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_sha256")
+_FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_sha256", "ladders_sha256")
 
 
 def _without_defaults(own: Mapping[str, object]) -> dict[str, object]:
@@ -211,6 +223,7 @@ def _without_defaults(own: Mapping[str, object]) -> dict[str, object]:
 def pack_files(manifest: PackManifest) -> list[str]:
     digests = {
         BOOKS_FILE: manifest.books_sha256,
+        LADDERS_FILE: manifest.ladders_sha256,
         RESULTS_FILE: manifest.results_sha256,
         QUALITY_FILE: manifest.quality_sha256,
     }
@@ -245,11 +258,16 @@ def _check_size(size: int, where: str) -> None:
 
 
 def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[Mapping[str, object]]:
+    from clvlab.packs.ladders import LADDERS  # imported where a pack is written: a backtest reads no ladders
+
     parquet = {"format": "parquet", "mediatype": "application/vnd.apache.parquet"}
-    results = {name: "integer" if dtype.is_integer() else "string" for name, dtype in RESULTS.items()}
+    ladders, results = (
+        {name: "integer" if dtype.is_integer() else "string" for name, dtype in schema.items()} for schema in (LADDERS, RESULTS)
+    )
     for path, digest, kind, fields in (
         (TICKS_FILE, manifest.ticks_sha256, parquet, _FIELDS),
         (BOOKS_FILE, manifest.books_sha256, parquet, {name: _FIELDS.get(name, "string") for name in BOOK_ROWS}),
+        (LADDERS_FILE, manifest.ladders_sha256, parquet, ladders),
         (RESULTS_FILE, manifest.results_sha256, parquet, results),
         (QUALITY_FILE, manifest.quality_sha256, {"format": "json", "mediatype": "application/json"}, None),
     ):
@@ -260,13 +278,13 @@ def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[Map
 
 
 class _Resource(BaseModel):
-    path: Literal["ticks.parquet", "books.parquet", "results.parquet", "quality.json"]
+    path: Literal["ticks.parquet", "books.parquet", "ladders.parquet", "results.parquet", "quality.json"]
     hash: _Hash
 
 
 class _Descriptor(BaseModel):
     name: _Name
-    resources: Annotated[list[_Resource], Field(min_length=1, max_length=4)]
+    resources: Annotated[list[_Resource], Field(min_length=1, max_length=5)]
     clvlab: dict[str, object]
 
     @field_validator("resources")
@@ -325,6 +343,8 @@ def parse_manifest(content: bytes, where: str) -> tuple[PackManifest, str]:
         manifest = PackManifest.model_validate(own | hashes | {"pack_id": outer.name})
         if (manifest.books is None) != (manifest.books_sha256 is None):
             raise PackFormatError(f"{where!r} names books where there is no {BOOKS_FILE}, or none where there is one")
+        if (manifest.ladders is None) != (manifest.ladders_sha256 is None):
+            raise PackFormatError(f"{where!r} keeps ladders where there is no {LADDERS_FILE}, or none where there is one")
         return manifest, stated
     except (orjson.JSONDecodeError, ValidationError) as error:
         raise PackFormatError(f"{where!r} is no pack descriptor: {_first(error)}") from error

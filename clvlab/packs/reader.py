@@ -13,13 +13,22 @@ import polars as pl
 from pydantic import ValidationError
 
 from clvlab.base.names import among
-from clvlab.errors import HeldOutError, PackFormatError, PackTamperedError, SourceError, UnknownFixtureError, WindowError
+from clvlab.errors import (
+    HeldOutError,
+    PackFormatError,
+    PackTamperedError,
+    SourceError,
+    UnknownFixtureError,
+    UnsupportedError,
+    WindowError,
+)
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs.files import content_digest
 from clvlab.packs.folder import PackFiles, PackFolder
 from clvlab.packs.manifest import (
     BOOKS_FILE,
+    LADDERS_FILE,
     MAX_DESCRIPTOR_BYTES,
     QUALITY_FILE,
     TICKS_FILE,
@@ -151,6 +160,11 @@ class Pack:
         return self.manifest.books or ()
 
     @property
+    def has_ladders(self) -> bool:
+        """Whether the pack keeps the ladders of its markets: what was on offer, level by level."""
+        return self.manifest.ladders is not None
+
+    @property
     def closing(self) -> str:
         """How markets close, in words: the closing policy, and the age limit of a closing message, if any."""
         policy, limit = self.manifest.closing_policy.value, self.manifest.max_close_age_s
@@ -242,12 +256,36 @@ class Pack:
         PackFormatError
             The ticks can't be read or have other columns.
         """
+        wanted = self._wanted(fixture_ids)
+        return self.tape_of(wanted, *self.files.ticks(None if wanted == self.fixture_ids else self._declared(wanted)))
+
+    def ladders(self, fixture_ids: Sequence[int] | None = None) -> pl.LazyFrame:
+        """Return ``LADDERS`` of some or all fixtures: one row per change of one level, sorted; lazy.
+
+        Raises
+        ------
+        UnsupportedError
+            The pack keeps no ladders.
+        UnknownFixtureError, HeldOutError
+            As ``tape``.
+        PackFormatError, PackTamperedError
+            The file can't be read, or does not have its hash.
+        """
+        if not self.has_ladders:
+            raise UnsupportedError(
+                f"pack {self.pack_id!r} keeps no ladders: import a source that has depth with ladders=True, or --ladders"
+            )
+        wanted = self._wanted(fixture_ids)
+        return self.files.ladders(None if wanted == self.fixture_ids else self._declared(wanted))
+
+    def _wanted(self, fixture_ids: Sequence[int] | None) -> tuple[int, ...]:
+        """Return the fixtures that may be read, all if ``None``."""
         wanted = self.fixture_ids if fixture_ids is None else tuple(sorted(set(fixture_ids)))
         if not wanted and self.fixture_ids:
             raise PackFormatError("name at least one fixture, or none at all for every fixture")
         self.check_known(wanted)
         self.check_open(wanted)
-        return self.tape_of(wanted, *self.files.ticks(None if wanted == self.fixture_ids else self._declared(wanted)))
+        return wanted
 
     def tape_of(self, wanted: tuple[int, ...], rows: pl.DataFrame, series: pl.DataFrame) -> Tape:
         from clvlab.packs.books import at_their_times
@@ -329,14 +367,14 @@ class Pack:
 
 
 def load_pack(folder: Path) -> Pack:
-    """Open a pack after a check of its labels and of the hashes of its ticks and books.
+    """Open a pack after a check of its labels and of the hashes of its ticks, books and ladders.
 
     Raises
     ------
     PackFormatError
         The folder is not a pack, or its descriptor breaks the format.
     PackTamperedError
-        Descriptor, ticks or books do not have their hash.
+        Descriptor, ticks, books or ladders do not have their hash.
     """
     manifest, stated = read_manifest(folder)
     if manifest.content_hash != stated:
@@ -347,6 +385,8 @@ def load_pack(folder: Path) -> Pack:
     files.hashed(TICKS_FILE)
     if manifest.books is not None:
         files.hashed(BOOKS_FILE)
+    if manifest.ladders is not None:
+        files.hashed(LADDERS_FILE)
     return Pack(files, manifest, stated)
 
 

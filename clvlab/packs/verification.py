@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import accumulate
@@ -11,12 +11,13 @@ from pathlib import Path
 import polars as pl
 
 from clvlab.errors import PackFormatError, PackTamperedError
-from clvlab.law.schema import BOOK_ROWS, FIXTURES
+from clvlab.law.schema import BOOK_ROWS, FIXTURES, Schema
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs import invariants
 from clvlab.packs.books import at_their_times, book_digests, check_books
 from clvlab.packs.files import content_digest, fixture_digests
-from clvlab.packs.manifest import BOOKS_FILE, TICKS_FILE, Fixture
+from clvlab.packs.ladders import LADDERS, check_ladders, ladder_digests
+from clvlab.packs.manifest import BOOKS_FILE, LADDERS_FILE, TICKS_FILE, Fixture
 from clvlab.packs.reader import Pack, load_pack, shards_of
 from clvlab.packs.rows import STORED, numbered, read_stored, results_digest
 
@@ -40,6 +41,8 @@ def verified(pack: Pack, progress: Callable[[int, int], None] = _untold) -> Pack
     _check_ticks(pack, progress)
     if pack.books:
         _check_books(pack)
+    if pack.has_ladders:
+        _check_ladders(pack)
     for raw in pack.manifest.raw:
         path = pack.folder / "raw" / raw.name
         found = content_digest(path) if path.is_file() and not path.is_symlink() else "no file"
@@ -97,26 +100,51 @@ def _check_shard(pack: Pack, shard: Sequence[Fixture], start: int, count: int | 
 
 
 def _check_books(pack: Pack) -> None:
-    """Check the books of each shard against its ticks; together the shards must have every row."""
-    path, rows, names = pack.folder / BOOKS_FILE, 0, set[str]()
+    """Check the books of each shard against its ticks, and their names."""
+    names = set[str]()
+
+    def checked(shard: Sequence[Fixture], tape: Tape) -> tuple[int, Mapping[int, str]]:
+        books = at_their_times(pack.files.books(shard), tape).collect()
+        check_books(books, tape)
+        names.update(books["book"].unique())
+        return books.height, book_digests(books)
+
+    _check_layer(pack, BOOKS_FILE, BOOK_ROWS, checked)
+    if names != set(pack.books):
+        raise PackTamperedError(f"names of the books of {pack.pack_id!r}", ", ".join(pack.books), ", ".join(sorted(names)))
+
+
+def _check_ladders(pack: Pack) -> None:
+    """Check the ladders of each shard against its series."""
+
+    def checked(shard: Sequence[Fixture], tape: Tape) -> tuple[int, Mapping[int, str]]:
+        ladders = pack.files.ladders(shard).collect()
+        check_ladders(ladders, tape, pack.manifest.ladders or 0)
+        return ladders.height, ladder_digests(ladders)
+
+    _check_layer(pack, LADDERS_FILE, LADDERS, checked)
+
+
+_Checked = Callable[[Sequence[Fixture], Tape], tuple[int, Mapping[int, str]]]
+
+
+def _check_layer(pack: Pack, name: str, schema: Schema, checked: _Checked) -> None:
+    """Compare the digests of a layer, which ``checked`` returns of a shard with its number of rows; no row may be left over."""
+    path, layer, rows = pack.folder / name, name.partition(".")[0], 0
     found = pl.scan_parquet(path, glob=False).collect_schema()
-    if dict(found) != dict(BOOK_ROWS):
+    if dict(found) != dict(schema):
         raise PackFormatError(f"{str(path)!r} has the columns {dict(found)}, not those of the format")
     for shard in shards_of(pack.manifest.fixtures):
         tape = replace(pack, held_out=()).tape([fixture.fixture_id for fixture in shard])
-        books = at_their_times(pack.files.books(shard), tape).collect()
-        check_books(books, tape)
-        digests = book_digests(books)
+        height, digests = checked(shard, tape)
         for fixture in shard:
-            digest = digests.get(fixture.fixture_id)
-            if digest != fixture.books_digest:
-                what = f"books of fixture {fixture.fixture_id} of {pack.pack_id!r}"
-                raise PackTamperedError(what, str(fixture.books_digest), str(digest))
-        rows, names = rows + books.height, names | set(books["book"].unique())
+            stated, digest = getattr(fixture, f"{layer}_digest"), digests.get(fixture.fixture_id)
+            if digest != stated:
+                what = f"{layer} of fixture {fixture.fixture_id} of {pack.pack_id!r}"
+                raise PackTamperedError(what, str(stated), str(digest))
+        rows += height
     if rows != pl.scan_parquet(path, glob=False).select(pl.len()).collect().item():
         raise PackFormatError(f"{str(path)!r} has rows of fixtures that {pack.pack_id!r} does not declare")
-    if names != set(pack.books):
-        raise PackTamperedError(f"names of the books of {pack.pack_id!r}", ", ".join(pack.books), ", ".join(sorted(names)))
 
 
 def _check_names(stored: pl.DataFrame, tape: Tape, where: str) -> None:

@@ -18,10 +18,12 @@ from clvlab.law.tape import Tape
 from clvlab.packs import invariants
 from clvlab.packs.books import STREAM, book_digests, check_books, sorted_books
 from clvlab.packs.files import content_digest, file_sha256, fixture_digests
+from clvlab.packs.ladders import LADDER, LADDERS, LEVEL_COUNT, check_ladders, ladder_digests, sorted_ladders
 from clvlab.packs.manifest import (
     BOOKS_FILE,
     DATA_FILES,
     DESCRIPTOR,
+    LADDERS_FILE,
     QUALITY_FILE,
     TICKS_FILE,
     Fixture,
@@ -90,11 +92,12 @@ def write_pack(
     raw: Mapping[str, Path] = MappingProxyType({}),
     results: pl.DataFrame | None = None,
     books: pl.DataFrame | None = None,
+    ladders: pl.DataFrame | None = None,
 ) -> PackManifest:
     """Write a pack of ticks in memory at a new ``folder``, and return its manifest as written; a failure leaves nothing there.
 
-    ``ticks`` is ``TICKS`` and ``books`` is ``BOOKS``, in any row order. Rows, digests and file hashes of ``manifest`` are
-    filled in. ``raw`` has files of the provider's messages by their name in ``raw/``.
+    ``ticks`` is ``TICKS``, ``books`` is ``BOOKS`` and ``ladders`` is ``LADDERS``, in any row order. Rows, digests and file
+    hashes of ``manifest`` are filled in. ``raw`` has files of the provider's messages by their name in ``raw/``.
 
     Raises
     ------
@@ -102,14 +105,15 @@ def write_pack(
         The folder exists, or the ticks break a rule of the format.
     """
     with PackWriter(folder, manifest.fixtures) as writer:
-        writer.add(Tape.from_ticks(ticks, writer.kickoffs, closing_policy=manifest.closing_policy), books)
+        writer.add(Tape.from_ticks(ticks, writer.kickoffs, closing_policy=manifest.closing_policy), books, ladders)
         return writer.finish(manifest, raw, results)
 
 
 class PackWriter:
     """Writes a pack some fixtures at a time, to bound memory.
 
-    Leaving the ``with`` block before ``finish`` leaves nothing on disk. ``kickoffs`` is ``FIXTURES`` of all fixtures.
+    Leaving the ``with`` block before ``finish`` leaves nothing on disk. ``kickoffs`` is ``FIXTURES`` of all fixtures;
+    ``has_ladders`` says whether a ladder was added.
     """
 
     def __init__(self, folder: Path, fixtures: Sequence[Fixture]) -> None:
@@ -121,6 +125,7 @@ class PackWriter:
         self._written: dict[int, Fixture] = {}
         self._files: dict[str, GroupedParquet] = {}
         self._books: set[str] = set()
+        self.has_ladders = False
 
     def __enter__(self) -> PackWriter:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
@@ -133,8 +138,8 @@ class PackWriter:
             file.close()
         self._held.close()
 
-    def add(self, tape: Tape, books: pl.DataFrame | None = None) -> None:
-        """Check, digest and write the ticks of the next fixtures, and ``BOOKS`` of the same fixtures where the pack keeps them.
+    def add(self, tape: Tape, books: pl.DataFrame | None = None, ladders: pl.DataFrame | None = None) -> None:
+        """Check, digest and write the ticks of the next fixtures, and ``BOOKS`` and ``LADDERS`` of the same fixtures if kept.
 
         Raises
         ------
@@ -157,6 +162,8 @@ class PackWriter:
         self._file(TICKS_FILE, table := _table(tape), _REPEATED).add(table, list(sizes.values()))
         if books is not None:
             self._add_books(sorted_books(books), tape)
+        if ladders is not None:
+            self._add_ladders(sorted_ladders(ladders), tape)
 
     def _add_empty(self) -> None:
         """Start the file of ticks if it has none yet, and mark the fixtures without ticks as written."""
@@ -169,12 +176,26 @@ class PackWriter:
         if books.is_empty():
             return
         check_books(books, tape)
-        for number, digest in book_digests(books).items():
-            self._written[number] = self._written[number].model_copy(update={"books_digest": digest})
         self._books.update(books["book"].unique())
-        sizes = books["fixture_id"].rle().struct.field("len").to_list()
-        table = books.select(*BOOK_ROWS).to_arrow(compat_level=pl.CompatLevel.oldest())
-        self._file(BOOKS_FILE, table, [*STREAM, "prob_bps", "odds_milli"]).add(table, sizes)
+        rows, repeated = books.select(*BOOK_ROWS), [*STREAM, "prob_bps", "odds_milli"]
+        self._add_layer(BOOKS_FILE, rows, repeated, "books_digest", book_digests(books))
+
+    def _add_ladders(self, ladders: pl.DataFrame, tape: Tape) -> None:
+        if ladders.is_empty():
+            return
+        check_ladders(ladders, tape)
+        self.has_ladders = True
+        rows, repeated = ladders.select(*LADDERS), [*LADDER, "level", "odds_milli"]
+        self._add_layer(LADDERS_FILE, rows, repeated, "ladders_digest", ladder_digests(ladders))
+
+    def _add_layer(
+        self, name: str, rows: pl.DataFrame, repeated: Sequence[str], field: str, digests: Mapping[int, str]
+    ) -> None:
+        for number, digest in digests.items():
+            self._written[number] = self._written[number].model_copy(update={field: digest})
+        sizes = rows["fixture_id"].rle().struct.field("len").to_list()
+        table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+        self._file(name, table, repeated).add(table, sizes)
 
     def _file(self, name: str, table: pa.Table, repeated: Sequence[str]) -> GroupedParquet:
         if name not in self._files:
@@ -204,6 +225,7 @@ class PackWriter:
                 "raw": tuple(Raw(name=path.name, digest=content_digest(path)) for path in kept),
                 "results": None if results is None else results_digest(results),
                 "books": tuple(sorted(self._books)) or None,
+                "ladders": LEVEL_COUNT if self.has_ladders else None,
                 **hashes,
             }
         )

@@ -167,10 +167,12 @@ def import_files(
         result = normalise(files, options, scratch)
         with PackWriter(folder, result.fixtures) as writer:
             quality, written_fixtures = QualityAccount(), 0
-            for tape, books in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds the ticks
+            for tape, books, ladders in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds ticks
                 if options.books and books is None:
                     raise SourceError(f"{result.normaliser} reads no single books: leave books out")
-                writer.add(tape, books)
+                if options.ladders and ladders is None:
+                    raise SourceError(f"{result.normaliser} reads no ladders: leave ladders out")
+                writer.add(tape, books, ladders)
                 quality.add(tape)  # it reads only ticks that break no rule
                 written_fixtures += tape.series["fixture_id"].n_unique()
                 done = f"{written_fixtures:,} of {counted(len(result.fixtures), 'fixture')}"
@@ -197,6 +199,9 @@ def import_files(
                 sources=None if result.keep_raw else sources,
                 margin_fallbacks=result.account.margin_fallbacks or None,
             )
+            if options.ladders and not writer.has_ladders:
+                some = ", ".join(sorted(files)[:5])
+                raise SourceError(f"no offer with a size is in {some}: a file without depth has no ladders, leave ladders out")
             written = writer.finish(manifest, files if result.keep_raw else {}, result.results, report)
     return written, report
 
@@ -206,10 +211,13 @@ def _consensus(result: SourceData, options: Options) -> str:
     return result.consensus if limit is None else f"{result.consensus}; books beyond an overround of {limit:g} are suspended"
 
 
-def _tape(kickoffs: pl.DataFrame, result: SourceData, part: pl.DataFrame | SourcePart) -> tuple[Tape, pl.DataFrame | None]:
-    ticks, books = as_part(part)
+_Layer = pl.DataFrame | None
+
+
+def _tape(kickoffs: pl.DataFrame, result: SourceData, part: pl.DataFrame | SourcePart) -> tuple[Tape, _Layer, _Layer]:
+    ticks, books, ladders = as_part(part)
     own = kickoffs.filter(pl.col("fixture_id").is_in(ticks["fixture_id"].unique().implode()))
-    return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy), books
+    return Tape.from_ticks(ticks, own, closing_policy=result.closing_policy), books, ladders
 
 
 def _check_some(quality: QualityAccount, result: SourceData, files: Mapping[str, Path], left: tuple[RefusedRows, ...]) -> None:

@@ -56,6 +56,8 @@ class Options:
         IANA zone of times without a zone; such times are refused if ``None``.
     books
         Keep each book's prices besides the consensus.
+    ladders
+        Keep the offers on each side, level by level, of a source that has depth.
     closing
         football-data: preference of closing columns.
     mapping
@@ -79,6 +81,7 @@ class Options:
     odds_format: str | None = None
     time_zone: str | None = None
     books: bool = False
+    ladders: bool = False
     closing: tuple[str, ...] | None = None
     mapping: Mapping[str, Any] | None = None
     max_close_age_s: int | None = None
@@ -107,7 +110,7 @@ class Options:
             raise OddsError(f"closing is a list of sources, such as ['pinnacle', 'average'], not {self.closing!r:.80}")
         if self.time_zone is not None and not isinstance(self.time_zone, str):
             raise SourceError(f"time_zone is the IANA name of a zone, such as 'Europe/London', not {self.time_zone!r:.80}")
-        for name, flag in (("lenient", self.lenient), ("books", self.books)):
+        for name, flag in (("lenient", self.lenient), ("books", self.books), ("ladders", self.ladders)):
             if type(flag) is not bool:
                 raise ArgumentError(f"{name} is True or False, not {flag!r:.80}")
         if not callable(self.progress):
@@ -231,10 +234,11 @@ def left_files(left: Iterable[tuple[str, str]]) -> tuple[RefusedRows, ...]:
 
 
 class SourcePart(NamedTuple):
-    """Whole fixtures of a source: ``TICKS``, and ``BOOKS`` if kept."""
+    """Whole fixtures of a source: ``TICKS``, and ``BOOKS`` and ``LADDERS`` if kept."""
 
     ticks: pl.DataFrame
     books: pl.DataFrame | None = None
+    ladders: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 from secrets import token_hex
@@ -31,12 +31,22 @@ from clvlab.errors import (
     UnknownPackError,
     UnsupportedError,
 )
-from clvlab.law.schema import BOOK_ROWS, FIXTURES, conform
+from clvlab.law.schema import BOOK_ROWS, FIXTURES, Schema, conform
 from clvlab.law.tape import Binding, Tape
 from clvlab.packs import invariants
 from clvlab.packs.files import fixture_digests
 from clvlab.packs.folder import MAX_WHOLE_BYTES, PackFolder
-from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, Fixture, PackManifest, pack_files, parse_manifest
+from clvlab.packs.ladders import LADDERS
+from clvlab.packs.manifest import (
+    BOOKS_FILE,
+    DESCRIPTOR,
+    LADDERS_FILE,
+    TICKS_FILE,
+    Fixture,
+    PackManifest,
+    pack_files,
+    parse_manifest,
+)
 from clvlab.packs.parquet import MAX_FOOTER_BYTES, Chunk, check_chunks, check_parquet, row_groups
 from clvlab.packs.reader import Pack
 from clvlab.packs.remote.bucket import Address, Bucket, Version
@@ -162,17 +172,23 @@ class RemoteFiles:
         return content
 
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
-        ids = [fixture.fixture_id for fixture in (self.manifest.fixtures if fixtures is None else fixtures)]
-        return pl.defer(self._books, schema=BOOK_ROWS).filter(pl.col("fixture_id").is_in(ids))
+        return self._layer(BOOKS_FILE, BOOK_ROWS, str(self.manifest.books_sha256), fixtures)
 
-    def _books(self) -> pl.DataFrame:
-        """Read the books of every fixture: the manifest has one hash for their file."""
-        content = self.content(BOOKS_FILE, str(self.manifest.books_sha256), f"{BOOKS_FILE} of {self.manifest.pack_id!r}")
+    def ladders(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        return self._layer(LADDERS_FILE, LADDERS, str(self.manifest.ladders_sha256), fixtures)
+
+    def _layer(self, name: str, schema: Schema, digest: str, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        ids = [fixture.fixture_id for fixture in (self.manifest.fixtures if fixtures is None else fixtures)]
+        return pl.defer(partial(self._whole, name, schema, digest), schema=schema).filter(pl.col("fixture_id").is_in(ids))
+
+    def _whole(self, name: str, schema: Schema, digest: str) -> pl.DataFrame:
+        """Read a layer of every fixture: the manifest has one hash for its file."""
+        content = self.content(name, digest, f"{name} of {self.manifest.pack_id!r}")
         try:
             check_parquet(content)
-            return conform(pl.read_parquet(content), BOOK_ROWS, "BOOK_ROWS")
+            return conform(pl.read_parquet(content), schema, name)
         except (pl.exceptions.PolarsError, *unreadable()) as error:
-            raise PackFormatError(f"{BOOKS_FILE} in {self.bucket.address} can't be read: {error}") from error
+            raise PackFormatError(f"{name} in {self.bucket.address} can't be read: {error}") from error
 
     def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:
         wanted = self.manifest.fixtures if fixtures is None else fixtures

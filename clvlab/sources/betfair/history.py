@@ -25,6 +25,7 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import TICKS, ClosingPolicy
 from clvlab.odds.consensus import PROB_UNIT
 from clvlab.packs.files import lines_in, lines_of
+from clvlab.packs.ladders import LADDERS
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.betfair.messages import (
@@ -37,6 +38,8 @@ from clvlab.sources.betfair.messages import (
     States,
     StreamMessage,
     Times,
+    against,
+    backed,
     by_runner,
     event_of,
     fixture_of,
@@ -50,7 +53,8 @@ from clvlab.sources.betfair.messages import (
 )
 from clvlab.sources.books import QuoteSpill, batches, number_messages
 from clvlab.sources.clock import with_sound_times
-from clvlab.sources.source import ImportStats, Options, SourceData, files_below, fixture_ids_of, reason_of
+from clvlab.sources.ladders import LadderLog
+from clvlab.sources.source import ImportStats, Options, SourceData, SourcePart, files_below, fixture_ids_of, reason_of
 from clvlab.words import counted
 
 # Files of the Betfair stream hold a market or a whole event, plain or packed; a tar holds many of them.
@@ -71,8 +75,12 @@ def market_files(files: Mapping[str, Path], options: Options, account: ImportSta
         if path.suffix == ".tar":
             yield from _tar_files(name, path, options, account)
         else:
-            yield MarketFile(name, lines_of(path), account)
+            yield MarketFile(name, lines_of(path), account, _logs(options))
         options.progress(f"{n:,} of {counted(len(files), 'file')} read")
+
+
+def _logs(options: Options) -> tuple[LadderLog, LadderLog] | None:
+    return (LadderLog(backed), LadderLog(against)) if options.ladders else None
 
 
 def _tar_files(name: str, path: Path, options: Options, account: ImportStats) -> Iterator[MarketFile]:
@@ -86,7 +94,8 @@ def _tar_files(name: str, path: Path, options: Options, account: ImportStats) ->
                 where = f"{name}:{member.name}"
                 inner = tar.extractfile(member)
                 if inner is not None:
-                    yield MarketFile(where, lines_in(_unpack(inner, member.name), where, member.size), account)
+                    lines = lines_in(_unpack(inner, member.name), where, member.size)
+                    yield MarketFile(where, lines, account, _logs(options))
                 options.progress(f"{where} read")
     except (tarfile.TarError, OSError, EOFError) as error:
         account.refuse(name, 1, f"can't be read to its end: {error}", "a file can't be read to its end")
@@ -100,11 +109,15 @@ def _unpack(inner: IO[bytes], name: str) -> BufferedIOBase:
 
 @dataclass(slots=True)
 class MarketFile:
-    """A file of one or more markets; ``name`` includes the member of a tar, ``books`` are the markets read so far."""
+    """A file of one or more markets; ``name`` includes the member of a tar, ``books`` are the markets read so far.
+
+    ``ladders`` are the ladders of offers to back and to lay, ``None`` where these are not kept.
+    """
 
     name: str
     lines: Iterator[tuple[int, bytes]]
     account: ImportStats
+    ladders: tuple[LadderLog, LadderLog] | None
     books: dict[str, MarketBook] = field(default_factory=dict)
     _sport: str = ""
     _last_ms: int = 0
@@ -129,6 +142,7 @@ class MarketFile:
                     self._apply(message, ts_ms)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
                     self.account.refuse(self.name, number, reason_of(error), "a message can't be read")
+                    self._lose(message)
         except tarfile.TarError as error:
             raise SourceError(f"{self.name}: can't be read to its end: {error}") from error
         if not self.books:
@@ -160,11 +174,29 @@ class MarketFile:
                 raise ValueError(f"{market_id!r} is no market id")
             if "marketDefinition" in change:
                 self._check_sport(change["marketDefinition"].get("eventTypeId", self._sport))
-            book = self.books.get(market_id) or MarketBook(market_id)
+            book = self.books.get(market_id) or MarketBook(market_id, keeps_depth=self.ladders is not None)
             book.apply(change, ts_ms)
             self.books[market_id] = book
+            if book.depth is not None and book.depth.changed:
+                self._log(book, ts_ms)
             self._held += len(book.runners)
         self._last_ms = ts_ms
+
+    def _lose(self, message: Any) -> None:
+        """Mark the ladders of all markets unknown until their next image, after a message that may have changed one."""
+        if self.ladders is None or (isinstance(message, dict) and message.get("op") != "mcm"):
+            return
+        self.account.note("messages that can't be read end the ladders until the next image")
+        for book in self.books.values():
+            if book.depth is not None:
+                book.depth.reset(is_known=False)
+                self._log(book, self._last_ms)
+
+    def _log(self, book: MarketBook, ts_ms: int) -> None:
+        """Note the ladders of a market that changed."""
+        if self.ladders is not None and book.depth is not None:
+            for parameters, side, offers in book.depth.take():
+                self.ladders[offers.is_lay].put((book.market_id, parameters, side), ts_ms, *offers.ordered())
 
     def _check_sport(self, sport: Any) -> None:
         self._sport = self._sport or sport
@@ -247,17 +279,22 @@ class _FileMarket:
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     """Read markets file by file, and write them fixture by fixture; the kickoff is the actual off."""
     account = ImportStats(options.lenient)
-    spill = QuoteSpill(scratch)
+    spill, depth = QuoteSpill(scratch), QuoteSpill(scratch / "ladders")
+    (scratch / "ladders").mkdir()
     known: dict[str, _FileMarket] = {}
     for file in market_files(files, options, account):
         try:
             for _ in file.read(options.chunk_rows):
                 _spill_states(file, known, spill, account)
+                _spill_ladders(file, known, depth)
+            _spill_ladders(file, known, depth, is_ended=True)
         except SourceError as error:
             spill.drop()
+            depth.drop()
             account.refuse_file(file.name, error)
         else:
             spill.keep()
+            depth.keep()
             _learn(file, known, account)
     ids = fixture_ids_of(market.event for market in known.values())
     kinds = Counter((market.event, market.kind) for market in known.values())
@@ -278,7 +315,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
         {str(one.source_id): one.kickoff_ts_ms for one in fixtures},
     )
     return SourceData(
-        parts=_parts(spill, markets, options, account),
+        parts=_parts(spill, depth, markets, options, account),
         fixtures=fixtures,
         account=account,
         provenance="imported-betfair",
@@ -297,6 +334,17 @@ def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: Quo
         states = book.take()
         if states.ts_ms and is_readable(book) and book.market_id not in known:
             spill.add(_ticks(book, states, account), sure=False)
+
+
+def _spill_ladders(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, *, is_ended: bool = False) -> None:
+    own = [book for book in file.books.values() if is_readable(book) and book.market_id not in known]
+    events = {book.market_id: event_of(book.first) for book in own}
+    for log in file.ladders or ():
+        rows = log.take(is_ended=is_ended).rename({"fixture_id": "market"})
+        if rows.height and events:
+            event = pl.col("market").replace_strict(events, default=None, return_dtype=pl.String)
+            key = pl.concat_str("market", "market_key", separator="|").str.strip_chars_end("|")
+            spill.add(rows.with_columns(event=event, market_key=key).drop("market").drop_nulls("event"), sure=False)
 
 
 def _learn(file: MarketFile, known: dict[str, _FileMarket], account: ImportStats) -> None:
@@ -384,22 +432,30 @@ class _Markets:
     kickoffs: Mapping[str, int | None]
 
 
-def _parts(spill: QuoteSpill, markets: _Markets, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
+def _parts(
+    spill: QuoteSpill, depth: QuoteSpill, markets: _Markets, options: Options, account: ImportStats
+) -> Iterator[SourcePart]:
     for batch in batches(spill.rows_of, markets.ids, options.chunk_rows):
         left, dropped = changes(_with_missing_runners(spill.rows(batch), markets.grown), markets.kickoffs)
         account.note("messages that change nothing within a minute were dropped", dropped)
-        yield number_messages(_with_names(left, markets))
+        ticks = number_messages(_with_names(left, markets).with_columns(tick_seq=pl.lit(0, pl.Int32)).select(*TICKS))
+        yield SourcePart(ticks, ladders=_ladders(depth, batch, markets) if options.ladders else None)
+
+
+def _ladders(depth: QuoteSpill, batch: Sequence[str], markets: _Markets) -> pl.DataFrame:
+    if depth.rows_of.keys().isdisjoint(batch):
+        return pl.DataFrame(schema=LADDERS)
+    return _with_names(depth.rows(batch), markets).select(*LADDERS)
 
 
 def _with_names(rows: pl.DataFrame, markets: _Markets) -> pl.DataFrame:
-    """Return ``TICKS`` without number, with fixtures and market keys in place of events and market ids."""
+    """Return rows with fixtures and market keys in place of events and market ids."""
     found = rows["market_key"].unique().to_list()
     named = [with_parameters(markets.keys[key.partition("|")[0]], key.partition("|")[2]) for key in found]
     return rows.with_columns(
         fixture_id=pl.col("event").replace_strict(dict(markets.ids), return_dtype=pl.Int64),
-        tick_seq=pl.lit(0, pl.Int32),
         market_key=pl.col("market_key").replace_strict(found, named, return_dtype=pl.String),
-    ).select(*TICKS)
+    )
 
 
 def _with_missing_runners(rows: pl.DataFrame, grown: Set[str]) -> pl.DataFrame:

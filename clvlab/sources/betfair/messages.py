@@ -18,10 +18,12 @@ from clvlab.base.times import LAST_MS, of_iso
 from clvlab.law.markets import compose_key
 from clvlab.law.schema import ClosingPolicy
 from clvlab.odds.consensus import PROB_UNIT, basis_points
+from clvlab.packs.ladders import LEVEL_COUNT
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.sources.capture.source import Source
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import State
+from clvlab.sources.ladders import Floats, Ints
 from clvlab.sources.source import fixture_id_of
 
 # Fields read from Betfair's messages: any may be missing or of another type until checked.
@@ -151,6 +153,108 @@ class Runner:
         return (back.best, lay.best) != before or self.last_traded != last_traded
 
 
+_FULLNESS = {False: ("atb", "batb", "bdatb"), True: ("atl", "batl", "bdatl")}
+_LEAST = 0.005  # a smaller size rounds to nothing
+_NEAR, _FAR = 1.5, 100.0  # between these prices, offers to lay have odds and stakes that rounding keeps apart and above 0
+
+
+@dataclass(slots=True)
+class _Offers:
+    """Offers on one side of a runner with their sizes, as the fullest kind of messages states them since the last image.
+
+    The kinds are the whole ladder, by price, the best offers and the best with virtual ones, by level.
+    """
+
+    is_lay: bool
+    kind: int = 2
+    held: dict[float, float] = field(default_factory=dict)
+    best: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def change(self, kind: int, deltas: Iterable[Any]) -> None:
+        """Apply deltas of a kind, at least as full as the kinds so far."""
+        if kind < self.kind:  # a fuller kind states everything from its start
+            self.kind, self.held, self.best = kind, {}, {}
+        if not kind:
+            held = self.held
+            for price, size in deltas:
+                if size >= _LEAST:
+                    held[price] = size
+                else:
+                    held.pop(price, None)
+            return
+        for level, price, size in deltas:
+            if size >= _LEAST:
+                self.best[level] = price, size
+            else:
+                self.best.pop(level, None)
+        self.held = dict(offer for _, offer in sorted(self.best.items(), reverse=True))  # of one price the better level counts
+
+    def ordered(self) -> tuple[list[float], list[float]]:
+        """Return prices and sizes, the best first: those that make the levels of a ladder."""
+        held = self.held
+        found = sorted(held, reverse=not self.is_lay)
+        if len(found) > LEVEL_COUNT and not (self.is_lay and (found[0] < _NEAR or found[LEVEL_COUNT - 1] > _FAR)):
+            del found[LEVEL_COUNT:]
+        return found, [held[price] for price in found]
+
+
+def backed(prices: Floats, sizes: Floats) -> tuple[Ints, Ints]:
+    """Return odds x 1000 and stakes in cents of offers to back."""
+    return np.rint(prices * 1000).astype(np.int64), np.floor(sizes * 100 + 0.5).astype(np.int64)
+
+
+def against(prices: Floats, sizes: Floats) -> tuple[Ints, Ints]:
+    """Return odds x 1000 and stakes in cents at which the contrary of a runner can be backed, by taking offers to lay it.
+
+    Whoever takes an offer to lay at the odds L of the size s stakes s x (L - 1), to win s.
+    """
+    milli, cents = backed(prices, sizes)
+    return np.rint(prices / (prices - 1) * 1000).astype(np.int64), (cents * (milli - 1000) + 500) // 1000
+
+
+class Depth:
+    """The offers of a market's runners with their sizes, and the ladders that changed since they were last taken.
+
+    Where each runner is a market of its own (``by_runner``), the offers to lay it are those of its side ``no``. Otherwise no
+    side is the contrary of a runner, and they are left out.
+    """
+
+    def __init__(self, *, by_runner: bool) -> None:
+        self._sides = (False, True) if by_runner else (False,)
+        self._offers: dict[tuple[str, bool], _Offers] = {}
+        self.changed: dict[tuple[str, bool], _Offers] = {}
+        self._is_known = True
+
+    def change(self, runner: str, delta: Mapping[str, Any]) -> None:
+        """Apply one ``rc`` entry of a runner, unless its offers are not known."""
+        for is_lay in self._sides if self._is_known else ():
+            for kind, name in enumerate(_FULLNESS[is_lay]):
+                if name in delta:
+                    key = runner, is_lay
+                    offers = self._offers.get(key)
+                    if offers is None:
+                        offers = self._offers[key] = _Offers(is_lay)
+                    if kind <= offers.kind:
+                        offers.change(kind, delta[name])
+                        self.changed[key] = offers
+                    break
+
+    def reset(self, *, is_known: bool) -> None:
+        """Empty every ladder: an image follows, or the offers are not known until the next one."""
+        self._is_known = is_known
+        self._offers = {key: _Offers(is_lay=key[1]) for key in self._offers}
+        self.changed = dict(self._offers)
+
+    def take(self) -> Iterator[tuple[str, str, _Offers]]:
+        """Return and forget the changed ladders: the parameters of their market's key, their side and offers."""
+        changed, self.changed = self.changed, {}
+        for (runner, is_lay), offers in changed.items():
+            if len(self._sides) > 1:
+                yield f"selection={runner}", "no" if is_lay else "yes", offers
+            else:
+                yield "", runner, offers
+
+
 @lru_cache(maxsize=1 << 14)
 def prices(back: float | None, lay: float | None, last_traded: float | None) -> tuple[int, int, int]:
     """Return the probability in ``PROB_UNIT`` and odds x 1000 for and against a runner; -1 without a price.
@@ -229,6 +333,8 @@ class MarketBook:
         Time of the first definition in play, and start of the suspension that still lasts.
     removed, grew
         Whether a runner was removed while the market was open, or joined after states had been taken.
+    keeps_depth, depth
+        Whether ladders are kept, and then the offers with their sizes, from the first definition on.
     """
 
     market_id: str
@@ -242,6 +348,8 @@ class MarketBook:
     suspended_ms: int | None = None
     removed: bool = False
     grew: bool = False
+    keeps_depth: bool = False
+    depth: Depth | None = None
     _taken: bool = False
 
     def take(self) -> States:
@@ -282,10 +390,14 @@ class MarketBook:
             for runner in self.runners.values():
                 runner.back, runner.lay, runner.last_traded = Ladder(is_back=True), Ladder(is_back=False), None
                 self._price(runner)
+            if self.depth is not None:
+                self.depth.reset(is_known=True)
         for key, delta in deltas:
             runner = self.runners[key]
             if runner.change(delta):
                 self._price(runner)
+            if self.depth is not None:
+                self.depth.change(key, delta)
         self.states.put(ts_ms, self.now)
 
     def _price(self, runner: Runner) -> None:
@@ -297,6 +409,7 @@ class MarketBook:
         before = self.definition
         if not before:
             self.first, self.first_ms = definition, ts_ms
+            self.depth = Depth(by_runner=by_runner(self)) if self.keeps_depth else None
         self._enter([key for key in named if key not in self.runners])
         for key, runner in named.items():
             known = self.runners[key]
