@@ -143,7 +143,7 @@ class Executable(Exportable):
     def basis(self) -> str:
         """What is taken: ``depth``, ``quoted price, size unknown``, or nothing, with a reason in ``why``."""
         pack = self.source.pack
-        if has_ladders(pack):
+        if pack.has_ladders:
             return DEPTH
         return QUOTED if pack.books or self._scored["odds_milli"].count() else ""
 
@@ -379,11 +379,6 @@ def shown(found: Executable) -> dict[str, Any]:
 def _drawn(curve: pl.DataFrame, name: str, title: str) -> Html:
     columns = (curve[column].to_list() for column in ("mean_bps", "low_bps", "high_bps"))
     return band_line([f"{value:g}" for value in curve[name]], *columns, title=title)
-
-
-def has_ladders(pack: Pack) -> bool:
-    """Check whether a pack keeps offers by level."""
-    return getattr(pack.manifest, "ladders", None) is not None
 
 
 def _said(mean: Estimate, unit: str = "bps") -> str:

@@ -174,8 +174,8 @@ def offers_of(tape: Tape, ladders: pl.DataFrame, orders: pl.DataFrame, gaps: Gap
     if (len(of) * levels).bit_length() + bits > 62:
         raise StatisticsError(f"{len(of):,} series of {levels} levels over {last_ms - base_ms:,} ms are too many for one index")
     ladder = _Times.of(number * levels + level, ladder_ms, base_ms, bits)
-    odds_milli, stake_cents = (np.where(rows[name].is_null().to_numpy(), 0, ints_of(rows[name].cast(pl.Int64)))
-                               for name in ("odds_milli", "stake_cents"))  # fmt: skip
+    odds_milli = np.maximum(ints_of(rows["odds_milli"]), 0)
+    stake_cents = np.clip(ints_of(rows["stake_cents"]), 0, UNKNOWN_SIZE)
     if (ladder.key[1:] < ladder.key[:-1]).any():
         raise StatisticsError("ladders are not sorted by fixture, market, side, level and time")
     has_depth = np.zeros(len(of), dtype=np.bool_)

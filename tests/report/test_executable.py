@@ -7,8 +7,8 @@ import pytest
 import clvlab as cl
 from clvlab.errors import StatisticsError
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs.ladders import LADDERS
 from clvlab.packs.writer import write_pack
-from clvlab.report import executable
 from clvlab.report.executable import EXECUTABLE, SUMMARY, Executable
 from clvlab.statistics import cluster_mean, weighted_mean
 from tests.booked import frames, manifest, write_booked
@@ -17,12 +17,6 @@ from tests.booked import frames, manifest, write_booked
 @pytest.fixture(scope="module")
 def quoted():
     return cl.backtest("starter", "cumulative-drift").executable(stake=10, delay_s=20, commission=0.05)
-
-
-LADDER = {
-    "fixture_id": pl.Int64, "market_key": pl.String, "side": pl.String, "level": pl.Int8, "ts_ms": pl.Int64,
-    "odds_milli": pl.Int32, "stake_cents": pl.Int64,
-}  # fmt: skip
 
 
 def deep(monkeypatch, run, size=5000, levels=3):
@@ -38,8 +32,8 @@ def deep(monkeypatch, run, size=5000, levels=3):
         )
         for level in range(levels)
     ]
-    found = pl.concat(levels).select(*LADDER).sort("fixture_id", "market_key", "side", "level", "ts_ms")
-    monkeypatch.setattr(executable, "has_ladders", lambda _: True)
+    found = pl.concat(levels).select(*LADDERS).sort("fixture_id", "market_key", "side", "level", "ts_ms")
+    monkeypatch.setattr(type(run.pack), "has_ladders", True)
     monkeypatch.setattr(
         type(run.pack), "ladders", lambda _, ids=None: found.lazy().filter(pl.col("fixture_id").is_in(ids)), raising=False
     )

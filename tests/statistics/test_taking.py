@@ -8,13 +8,10 @@ import pytest
 from clvlab.errors import StatisticsError
 from clvlab.law.schema import TICKS
 from clvlab.law.tape import Tape
+from clvlab.packs.ladders import LADDERS
 from clvlab.statistics.taking import FILLS, ORDERS, Outcome, offers_of, quoted_ladders, taken
 from tests.plain_taking import fills
 
-LADDERS = {
-    "fixture_id": pl.Int64, "market_key": pl.String, "side": pl.String, "level": pl.Int8, "ts_ms": pl.Int64,
-    "odds_milli": pl.Int32, "stake_cents": pl.Int64,
-}  # fmt: skip
 NO_KICKOFF = {"fixture_id": pl.Int64, "kickoff_ts_ms": pl.Int64}
 
 
