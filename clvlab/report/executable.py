@@ -38,7 +38,7 @@ from clvlab.statistics.taking import (
 )
 from clvlab.words import counted, estimate, share
 
-STAKE, DELAY_S = 10.0, 1.0
+STAKE, DELAY_S, AGE_S = 10.0, 1.0, MAX_AGE_S
 MAX_STAKE, MAX_DELAY_S, MOST_AGE_S = 10_000_000, 3_600, 604_800
 DELAYS_S = (0, 1, 2, 5, 10, 20, 30, 60)
 STAKES = (0.1, 0.3, 1, 3, 10, 30, 100)
@@ -117,7 +117,7 @@ class Executable(Exportable):
     stake: float = STAKE
     delay_s: float = DELAY_S
     commission: float | str = 0.0
-    max_age_s: float = MAX_AGE_S
+    max_age_s: float = AGE_S
     level: float = 0.95
     own_stakes: bool = False
     selection: Selection = field(default_factory=Selection)

@@ -16,7 +16,7 @@ from clvlab.report import breakdowns
 from clvlab.report.bankrolls import BankrollFan, bankroll_of
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
-from clvlab.report.executable import DELAY_S, STAKE, Executable, shown
+from clvlab.report.executable import AGE_S, DELAY_S, STAKE, Executable, shown
 from clvlab.report.export import Exportable, check_settings
 from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Figure, Settlement, Sheet, figures, line, settlement
 from clvlab.report.headline import key_figures
@@ -50,7 +50,6 @@ from clvlab.statistics.clusters import TOP, side_by_side
 from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, stacked, summed
 from clvlab.statistics.staking import HALF_KELLY
-from clvlab.statistics.taking import MAX_AGE_S
 from clvlab.statistics.verdict import SEARCH, verdict_of
 from clvlab.words import REASONS, counted, interval, market_names
 
@@ -327,7 +326,7 @@ class TearSheet(Exportable):
 
     @names_checked
     def executable(
-        self, *, stake: float = STAKE, delay_s: float = DELAY_S, commission: float | str = 0.0, max_age_s: float = MAX_AGE_S
+        self, *, stake: float = STAKE, delay_s: float = DELAY_S, commission: float | str = 0.0, max_age_s: float = AGE_S
     ) -> Executable:  # fmt: skip
         """Return what the selected decisions would have paid by taking offers; see ``Result.executable``.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from math import isfinite
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +80,7 @@ VENUES: Mapping[str, Commission] = {
 
 
 def commission_of(stated: float | str) -> Commission:
-    """Return the charges of a venue by its name, or of a rate on the net winnings of a market.
+    """Return the charges of a venue by its name, or of a rate, also as text, on the net winnings of a market.
 
     Raises
     ------
@@ -93,16 +92,18 @@ def commission_of(stated: float | str) -> Commission:
     >>> commission_of("kalshi").rate, str(commission_of(0.02))
     (0.07, '2 % of the net winnings of a market')
     """
-    if isinstance(stated, str):
-        if stated not in VENUES:
-            raise StatisticsError(
-                f"a commission is a rate such as 0.05, or one of {', '.join(VENUES)}, not {stated!r:.80}"
-                f"{did_you_mean(stated, VENUES)}"
-            )
+    if isinstance(stated, str) and stated in VENUES:
         return VENUES[stated]
-    if isinstance(stated, bool) or not isinstance(stated, int | float) or not isfinite(stated) or not 0 <= stated < 1:
-        raise StatisticsError(f"a commission is a rate from 0 to below 1, such as 0.05 for 5 %, not {stated!r:.80}")
-    return Commission(f"{stated:g}", Base.NET_WINNINGS, float(stated))
+    try:
+        rate = float("nan" if isinstance(stated, bool) else stated)
+    except (TypeError, ValueError):
+        rate = float("nan")
+    if not 0 <= rate < 1:
+        raise StatisticsError(
+            f"a commission is a rate from 0 to below 1, such as 0.05 for 5 %, or one of {', '.join(VENUES)}, not "
+            f"{stated!r:.80}{did_you_mean(stated, VENUES)}"
+        )
+    return Commission(f"{rate:g}", Base.NET_WINNINGS, rate)
 
 
 @dataclass(frozen=True, slots=True)
