@@ -308,14 +308,15 @@ class Executable(Exportable):
         (clv, _), (ordered, _), (got, edge) = (
             self.means[key] for key in (("line", "ordered"), ("commission", "ordered"), ("commission", "filled"))
         )
+        part = _part(self.frame["stake_filled"], self.frame["stake"])
         money = "nothing was filled"
         if got.mean is not None:
-            money = f"taken, {_said(got)} for each stake filled, {_said(ordered)} for each ordered; edge after commission "
-            money += _said(edge, "%")
+            each = f"{_said(got)} for each stake filled, {_said(ordered)} for each ordered" if part < 1 else _said(got)
+            money = f"taken, {each}; edge after commission {_said(edge, '%')}"
         size = "their own stakes" if self.own_stakes else f"{self.stake:g}"
         return (
             f"{counted(self.frame.height, 'order')} of {size}, {self.delay_s:g} s after the decision"
-            f"{'' if self.basis == DEPTH else f' ({QUOTED})'}, {share(_part(self.frame['stake_filled'], self.frame['stake']))} "
+            f"{'' if self.basis == DEPTH else f' ({QUOTED})'}, {share(part)} "
             f"filled: CLV at the line {_said(clv)}; {money}"
         )
 

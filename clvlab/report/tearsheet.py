@@ -59,8 +59,8 @@ from clvlab.words import REASONS, counted, interval, market_names
 _PART = "chosen from a larger run"
 
 
-def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
-    """Show a tear sheet with its pictures."""
+def sheet_html(sheet: Sheet, pictures: list[Html], executable: Executable | None = None) -> Html:
+    """Show a tear sheet with its pictures, and what taking offers would have paid."""
     clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
     scored, settled = sheet.scored, sheet.settled
     tables = {name: (title, own[name]) for name, title in breakdowns.TITLES.items() if own[name].height}
@@ -93,13 +93,11 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
         calibrations={title: found for title, found in calibrations.items() if found},
         moved=mean_rows(sheet.moved_lines, sheet.level),
         apart=APART,
-        executable=_would_have_paid(sheet),
+        executable=_would_have_paid(executable or Executable(sheet.source, level=sheet.level, selection=sheet.selection)),
     )
 
 
-def _would_have_paid(sheet: Sheet) -> Html:
-    """Show what taking offers would have paid; empty where there is nothing to take."""
-    found = Executable(sheet.source, level=sheet.level, selection=sheet.selection)
+def _would_have_paid(found: Executable) -> Html:
     return Html("") if found.why else render("executable.html", **shown(found))
 
 
@@ -433,8 +431,10 @@ class TearSheet(Exportable):
 # The tear sheet as a page.
 
 
-def tear_sheet_page(performed: Run) -> str:
+def tear_sheet_page(performed: Run, executable: Executable | None = None) -> str:
     """Return the tear sheet of a backtest of one agent as one HTML page, without scripts and requests.
+
+    ``executable`` is what taking offers would have paid, with other settings than the default ones.
 
     It works under ``Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:``.
 
@@ -455,7 +455,10 @@ def tear_sheet_page(performed: Run) -> str:
         "manifest": report["manifest_hash"],
     }
     spread, sealed = card("spread.html", spread=_spread(sheet)), card("sealed.html", run=run, checks=report["checks"])
-    return page(f"Tear sheet of {sheet.agent_id} on {report['pack_id']}", sheet._repr_html_() + spread + sealed)
+    return page(
+        f"Tear sheet of {sheet.agent_id} on {report['pack_id']}",
+        sheet_html(sheet, sheet.plot.svgs(), executable) + spread + sealed,
+    )
 
 
 def _spread(sheet: TearSheet) -> str:
