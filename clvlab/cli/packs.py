@@ -252,6 +252,9 @@ def packs_import(
     ] = None,
     time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
     books: Annotated[bool, typer.Option("--books", help="Keep each book's quotes as well as the consensus.")] = False,
+    ladders: Annotated[
+        bool, typer.Option("--ladders", help="betfair, pmxt: keep the offers of each side, ten levels with their stakes.")
+    ] = False,
     closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
     mapping: Annotated[Path | None, typer.Option(help="A YAML file with the meaning of columns, or of assets.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal, trades: MEANING=COLUMN; repeat.")] = None,
@@ -284,6 +287,7 @@ def packs_import(
             odds_format=odds_format,
             time_zone=time_zone,
             books=books,
+            ladders=ladders,
             closing=closing,
             mapping=with_flags(mapping, columns, sides, market),
             max_close_age_s=max_close_age_s,

@@ -28,12 +28,12 @@ LADDERS: Schema = {
     "odds_milli": pl.Int32,
     "stake_cents": pl.Int64,
 }
-_KEY = (*LADDER, "level", "ts_ms")
+LADDER_KEY = (*LADDER, "level", "ts_ms")
 _OFFER = ("odds_milli", "stake_cents")
 
 
 def sorted_ladders(ladders: pl.DataFrame) -> pl.DataFrame:
-    return conform(ladders, LADDERS, "LADDERS").sort(_KEY)
+    return conform(ladders, LADDERS, "LADDERS").sort(LADDER_KEY)
 
 
 def check_ladders(ladders: pl.DataFrame, tape: Tape, levels: int = LEVEL_COUNT) -> None:
@@ -44,57 +44,59 @@ def check_ladders(ladders: pl.DataFrame, tape: Tape, levels: int = LEVEL_COUNT) 
     PackFormatError
         The rows are not sorted, or break a rule; the error names fixture, market, side and time.
     """
-    if not ladders.select(_KEY).equals(ladders.select(_KEY).sort(_KEY)):
+    number = ladders.select(pl.struct(LADDER).rle_id().cast(pl.Int64)).to_series()
+    names = ladders.select(LADDER).filter(number.is_first_distinct())
+    if not names.equals(names.sort(LADDER)) or names.is_duplicated().any():
         raise PackFormatError("ladders are not sorted by fixture, market, side, level and time")
-    known = tape.series.select(*LADDER, n_sides="n_sides")
-    rows = ladders.join(known, on=LADDER, how="left", maintain_order="left")
+    sides = names.join(tape.series.select(*LADDER, "n_sides"), on=LADDER, how="left", maintain_order="left")
+    rows = ladders.with_columns(number.alias("ladder"), n_sides=sides["n_sides"].gather(number))
     refuse(rows, _row_rules(levels))
-    refuse(_states(ladders, levels), _STATE_RULES)
+    _check_states(rows, levels)
 
 
 def _row_rules(levels: int) -> dict[str, pl.Expr]:
-    level = (*LADDER, "level")
-    again = pl.all_horizontal(pl.col(level) == pl.col(level).shift(1)).fill_null(value=False)
+    ladder, level, ts_ms, odds, stake = map(pl.col, ("ladder", "level", "ts_ms", *_OFFER))
+    again = (ladder == ladder.shift(1)).fill_null(value=False)
+    same_level = again & (level == level.shift(1))
     same = pl.all_horizontal(pl.col(_OFFER).eq_missing(pl.col(_OFFER).shift(1)))
-    odds, stake = map(pl.col, _OFFER)
     return {
-        "a row of a ladder must name its side, level and time": pl.any_horizontal(pl.col(_KEY).is_null()),
+        "a row of a ladder must name its side, level and time": pl.any_horizontal(pl.col(LADDER_KEY).is_null()),
+        "ladders must be sorted by fixture, market, side, level and time": (again & (level < level.shift(1)))
+        | (same_level & (ts_ms < ts_ms.shift(1))),
         "a ladder must be of a market and side that have ticks": pl.col("n_sides").is_null(),
-        f"a level of a ladder must be 0 to {levels - 1}": ~pl.col("level").is_between(0, levels - 1),
-        "ts_ms of a ladder must be a time in milliseconds": ~pl.col("ts_ms").is_between(0, MAX_TS_MS),
-        "a level of a ladder must not change twice at one time": again & (pl.col("ts_ms") == pl.col("ts_ms").shift(1)),
+        f"a level of a ladder must be 0 to {levels - 1}": ~level.is_between(0, levels - 1),
+        "ts_ms of a ladder must be a time in milliseconds": ~ts_ms.is_between(0, MAX_TS_MS),
+        "a level of a ladder must not change twice at one time": same_level & (ts_ms == ts_ms.shift(1)),
         "odds_milli of a ladder must be 1001 to 100000000": ~odds.is_between(*ODDS_MILLI),
         "stake_cents of a ladder must be 1 or more": stake < 1,
         "an offer of a ladder must have odds and a stake": odds.is_null() != stake.is_null(),
-        "a row of a ladder must change its level": pl.when(again).then(same).otherwise(odds.is_null()),
+        "a row of a ladder must change its level": pl.when(same_level).then(same).otherwise(odds.is_null()),
     }
 
 
-_STATE_RULES = {
-    "the levels of a ladder must have no hole": pl.col("hole"),
-    "the odds of a ladder must fall from level to level": pl.col("rise"),
-}
-
-
-def _states(ladders: pl.DataFrame, levels: int) -> pl.DataFrame:
-    """Return one row per change of a ladder, with whether its levels have a hole then, or odds that do not fall."""
-    by_time = ladders.sort(*LADDER, "ts_ms", "level")
-    number = by_time.select(pl.struct(*LADDER, "ts_ms").rle_id()).to_series().to_numpy()
-    states = by_time.filter(by_time.select(pl.struct(*LADDER, "ts_ms").is_first_distinct()).to_series())
-    first = by_time.with_row_index("row").select(pl.col("row").min().over(LADDER)).to_series().to_numpy()
-    # The latest row of each level at each time, counted from 1; one before the first row of the ladder is of another ladder.
-    latest = np.zeros((states.height, levels), dtype=np.int64)
-    latest[number, by_time["level"].to_numpy()] = np.arange(1, by_time.height + 1)
-    start = np.zeros(states.height, dtype=np.int64)
-    start[number] = first
+def _check_states(rows: pl.DataFrame, levels: int) -> None:
+    """Refuse ladders whose levels have a hole at some time, or odds that do not fall from level to level."""
+    ladder, level, ts_ms = (rows[name].to_numpy() for name in ("ladder", "level", "ts_ms"))
+    order = np.lexsort((ts_ms, ladder))
+    ladder, level, ts_ms = ladder[order], level[order], ts_ms[order]
+    begins = np.ones(rows.height, dtype=np.bool_)
+    begins[1:] = (ladder[1:] != ladder[:-1]) | (ts_ms[1:] != ts_ms[:-1])
+    at = np.flatnonzero(begins)
+    # The latest row of each level at each time, counted from 1; one up to the start of the ladder is of another ladder.
+    latest = np.zeros((len(at), levels), dtype=np.int64)
+    latest[np.cumsum(begins) - 1, level] = np.arange(1, rows.height + 1)
     np.maximum.accumulate(latest, axis=0, out=latest)
-    latest[latest <= start[:, None]] = 0
-    odds = np.concatenate([[0], by_time["odds_milli"].fill_null(0).to_numpy()])[latest]
+    latest[latest <= np.searchsorted(ladder, ladder[at])[:, None]] = 0
+    odds = np.concatenate([[0], rows["odds_milli"].fill_null(0).to_numpy()[order]])[latest]
     better, worse = odds[:, :-1], odds[:, 1:]
-    return states.with_columns(
-        hole=pl.Series(((worse > 0) & (better == 0)).any(axis=1)),
-        rise=pl.Series(((better > 0) & (worse >= better)).any(axis=1)),
-    )
+    hole, rise = ((worse > 0) & (better == 0)).any(axis=1), ((better > 0) & (worse >= better)).any(axis=1)
+    if hole.any() or rise.any():
+        states = rows[order[at]].select(*LADDER, "ts_ms").with_columns(hole=pl.Series(hole), rise=pl.Series(rise))
+        rules = {
+            "the levels of a ladder must have no hole": pl.col("hole"),
+            "the odds of a ladder must fall from level to level": pl.col("rise"),
+        }
+        refuse(states, rules)
 
 
 def ladder_digests(ladders: pl.DataFrame) -> dict[int, str]:

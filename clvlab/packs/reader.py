@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -52,30 +52,32 @@ if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits f
 _LABELS = ("margin", "consensus", "closing_source", "closing_policy", "kickoff", "reading")
 
 
-def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -> bool:
-    """Check whether the raw messages of a pack give exactly its ticks, times, gaps and label.
+def is_genuine(pack: Pack) -> bool:
+    """Check whether the raw messages of a pack give exactly its ticks, ladders, times, gaps and label.
 
     All must hold: the normaliser gives these messages the ``genuine-`` label and the pack's other labels, one of which says how
     markets close; the raw files have their digests and there are no others; fixtures and capture (method, span, gaps) are as
-    the messages show them; ticks are equal row for row. Ticks are read only if the rest holds.
+    the messages show them; ticks and ladders are equal row for row.
     """
     # Packs lie a floor below sources. Here alone a pack calls its source, which normalises the messages again.
     from clvlab.sources.providers import NORMALISERS
     from clvlab.sources.source import Options
 
+    folder, manifest = pack.folder, pack.manifest
     normalise = NORMALISERS.get(manifest.normaliser or "")
     if not manifest.provenance.startswith("genuine-") or normalise is None or not manifest.raw:
         return False
     # A pack without leagues predates their reading, so only its stated fields are judged.
     leagues = any(fixture.league is not None for fixture in manifest.fixtures)
-    tape, kept = read(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
+    tape, kept = pack.tape(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
     try:
         present = {path.name for path in (folder / "raw").iterdir()}
         digests_hold = all(content_digest(kept[raw.name]) == raw.digest for raw in manifest.raw)
         with tempfile.TemporaryDirectory(prefix="clvlab-") as scratch:
             rule = 1 if manifest.reading is None else manifest.reading.rule
-            again = normalise(kept, Options(reading_rule=rule), Path(scratch))
-            ticks = Tape.from_ticks(again.ticks, tape.fixtures)
+            again = normalise(kept, Options(reading_rule=rule, ladders=manifest.ladders is not None), Path(scratch))
+            parts = again.whole
+            ticks = Tape.from_ticks(parts.ticks, tape.fixtures)
     except (SourceError, OSError):  # unreadable raw files show nothing
         return False
     return (
@@ -87,12 +89,14 @@ def is_genuine(folder: Path, manifest: PackManifest, read: Callable[[], Tape]) -
         and _declared_fixtures(again.fixtures, leagues=leagues) == _declared_fixtures(manifest.fixtures, leagues=leagues)
         and ticks.rows.equals(tape.rows)
         and ticks.series.equals(tape.series)
+        and (parts.ladders is not None) == pack.has_ladders
+        and (parts.ladders is None or parts.ladders.equals(pack.ladders().collect()))
     )
 
 
 def _declared_fixtures(fixtures: Sequence[Fixture], *, leagues: bool) -> list[Fixture]:
     """Return fixtures without the fields that follow from their ticks, and without leagues unless these are judged."""
-    left_out = {"rows": 0, "digest": None} | ({} if leagues else {"league": None})
+    left_out = {"rows": 0, "digest": None, "ladders_digest": None} | ({} if leagues else {"league": None})
     return [fixture.model_copy(update=left_out) for fixture in fixtures]
 
 
@@ -182,7 +186,7 @@ class Pack:
 
         False for a remote pack, because its raw files are not read.
         """
-        return not self.verification and is_genuine(self.folder, self.manifest, replace(self, held_out=()).tape)
+        return not self.verification and is_genuine(replace(self, held_out=()))
 
     @property
     def grade(self) -> Grade:

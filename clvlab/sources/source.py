@@ -19,6 +19,7 @@ from clvlab.law.tape import check_close_age
 from clvlab.odds.consensus import Consensus
 from clvlab.odds.formats import OddsFormat
 from clvlab.odds.margin import Margin
+from clvlab.packs.ladders import sorted_ladders
 from clvlab.packs.manifest import MAX_LEAGUE, Capture, Fixture, KickoffKind, TimeRule
 from clvlab.packs.quality import RefusedRows
 
@@ -282,7 +283,15 @@ class SourceData:
 
     @property
     def ticks(self) -> pl.DataFrame:
-        return pl.concat([pl.DataFrame(schema=TICKS), *(as_part(part).ticks for part in self.parts)])
+        return self.whole.ticks
+
+    @property
+    def whole(self) -> SourcePart:
+        """All parts as one, with ``LADDERS`` sorted if kept and without books."""
+        parts = [as_part(part) for part in self.parts]
+        kept = [part.ladders for part in parts if part.ladders is not None]
+        ticks = pl.concat([pl.DataFrame(schema=TICKS), *(part.ticks for part in parts)])
+        return SourcePart(ticks, ladders=sorted_ladders(pl.concat(kept)) if kept else None)
 
 
 def as_part(part: pl.DataFrame | SourcePart) -> SourcePart:

@@ -64,6 +64,7 @@ class UploadRequest(BaseModel):
         default=None, description="A book's message with a larger overround is read as suspended; 0.3 is 30 %."
     )
     books: bool = Field(default=False, description="Keep each book's quotes, so that a book can close.")
+    ladders: bool = Field(default=False, description="betfair: keep the offers of each side, ten levels with their stakes.")
     weight: _Texts = Field(default=[], description="`BOOK=N`: weight of a book in the median.")
     odds_format: OddsFormat | None = Field(default=None, description="Format of prices.")
     time_zone: _Text | None = Field(default=None, description="IANA zone of times without one.")

@@ -19,6 +19,7 @@ MADE = Path("made")
 ANSWER = Path("answer.json")
 _MAX_REASON = 1_000
 _BOOKS_A_TICK = 20  # maximal rows of books per row of ticks
+_LADDERS_A_TICK = 50  # maximal rows of ladders per row of ticks
 
 
 def main() -> None:
@@ -92,7 +93,7 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
 
     from clvlab.arena.uploads.archive import MAX_DESCRIPTOR_BYTES
     from clvlab.errors import PackFormatError, UploadRefusedError
-    from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, TICKS_FILE, pack_files, read_manifest
+    from clvlab.packs.manifest import BOOKS_FILE, DESCRIPTOR, LADDERS_FILE, TICKS_FILE, pack_files, read_manifest
     from clvlab.packs.rows import unreadable
 
     if not (folder / DESCRIPTOR).is_file():
@@ -107,7 +108,8 @@ def check_shape(folder: Path, pack_id: str | None, max_ticks: int) -> None:
     strays = sorted(present - {DESCRIPTOR, *named})
     if strays:
         raise UploadRefusedError(f"{strays[0]!r} is not named in {DESCRIPTOR}, so no hash covers it: leave it out")
-    for name, most in ((TICKS_FILE, max_ticks), (BOOKS_FILE, _BOOKS_A_TICK * max_ticks)):
+    limits = {TICKS_FILE: 1, BOOKS_FILE: _BOOKS_A_TICK, LADDERS_FILE: _LADDERS_A_TICK}
+    for name, most in ((name, rows_a_tick * max_ticks) for name, rows_a_tick in limits.items()):
         if name not in named:
             continue
         if not (folder / name).is_file():

@@ -262,8 +262,8 @@ def import_odds(
         Whether to skip unreadable rows and files, and count them in ``.quality``; ``False`` stops at the first.
     **options
         ``margin``, ``min_books``, ``max_age_s``, ``max_overround``, ``weights``, ``odds_format``, ``time_zone``, ``books``,
-        ``closing``, ``mapping`` (a mapping or the path of a YAML file), ``max_close_age_s`` and ``progress``, each as for
-        ``clvlab packs import``.
+        ``ladders``, ``closing``, ``mapping`` (a mapping or the path of a YAML file), ``max_close_age_s`` and ``progress``,
+        each as for ``clvlab packs import``.
 
     Raises
     ------

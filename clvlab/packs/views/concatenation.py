@@ -47,6 +47,7 @@ def concatenated(packs: Sequence[Pack]) -> Pack:
             "normaliser": first.normaliser if len({pack.manifest.normaliser for pack in parents}) == 1 else None,
             "capture": _capture([pack.manifest.capture for pack in parents]),
             "books": tuple(sorted({book for pack in parents for book in pack.books})) or None,
+            "ladders": max((pack.manifest.ladders or 0 for pack in parents), default=0) or None,
             "margin_fallbacks": sum(pack.manifest.margin_fallbacks or 0 for pack in parents) or None,
         }
     )
@@ -165,6 +166,12 @@ class ConcatFiles:
     def books(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
         found = [pack.files.books(own) for pack, own in self._parts(fixtures) if pack.books]
         return pl.concat([pl.LazyFrame(schema=BOOK_ROWS), *found]).sort(*STREAM, "tick_seq")
+
+    def ladders(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        from clvlab.packs.ladders import LADDER_KEY, LADDERS
+
+        found = [pack.files.ladders(own) for pack, own in self._parts(fixtures) if pack.has_ladders]
+        return pl.concat([pl.LazyFrame(schema=LADDERS), *found]).sort(LADDER_KEY)
 
     def _parts(self, fixtures: Sequence[Fixture] | None) -> Iterator[tuple[Pack, list[Fixture] | None]]:
         """Yield the packs with the fixtures that are read from each; ``None`` means all."""

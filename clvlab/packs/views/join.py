@@ -329,6 +329,9 @@ class JoinFiles:
         own = [self.parents[0].files.books(fixtures)] if self.parents[0].books else []
         return pl.concat([*own, others]).sort(*STREAM, "tick_seq")
 
+    def ladders(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        return self.parents[0].files.ladders(fixtures)
+
     def other_books(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, int]:
         """Return ``BOOK_ROWS`` of the other sources, and the number of their states after the last tick of the first."""
         fixtures_of = self.parents[0].manifest.fixtures if fixtures is None else fixtures

@@ -157,6 +157,10 @@ class ViewFiles:
         found = self.parent.files.books(self._of_parent(wanted))
         return pl.defer(partial(self._books_of_markets, wanted, found), schema=BOOK_ROWS) if self.rule.markets else found
 
+    def ladders(self, fixtures: Sequence[Fixture] | None) -> pl.LazyFrame:
+        found = self.parent.files.ladders(self._of_parent(self.fixtures if fixtures is None else fixtures))
+        return found.filter(begins_with(self.rule.markets)) if self.rule.markets else found
+
     def _books_of_markets(self, wanted: Sequence[Fixture], found: pl.LazyFrame) -> pl.DataFrame:
         """Return the books of the remaining markets, each state moved to the first remaining tick at or after its own."""
         rows, series = self.parent.files.ticks(self._of_parent(wanted))

@@ -25,7 +25,7 @@ from clvlab.errors import SourceError
 from clvlab.law.schema import TICKS, ClosingPolicy
 from clvlab.odds.consensus import PROB_UNIT
 from clvlab.packs.files import lines_in, lines_of
-from clvlab.packs.ladders import LADDERS
+from clvlab.packs.ladders import LADDERS, LEVEL_COUNT
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.betfair.messages import (
@@ -142,7 +142,7 @@ class MarketFile:
                     self._apply(message, ts_ms)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
                     self.account.refuse(self.name, number, reason_of(error), "a message can't be read")
-                    self._lose(message)
+                    self._lose(message, ts_ms)
         except tarfile.TarError as error:
             raise SourceError(f"{self.name}: can't be read to its end: {error}") from error
         if not self.books:
@@ -182,15 +182,16 @@ class MarketFile:
             self._held += len(book.runners)
         self._last_ms = ts_ms
 
-    def _lose(self, message: Any) -> None:
-        """Mark the ladders of all markets unknown until their next image, after a message that may have changed one."""
+    def _lose(self, message: Any, ts_ms: int | None) -> None:
+        """Mark the ladders of all markets unknown until their next image, from a message on that may have changed one."""
         if self.ladders is None or (isinstance(message, dict) and message.get("op") != "mcm"):
             return
         self.account.note("messages that can't be read end the ladders until the next image")
+        lost_ms = ts_ms if ts_ms is not None and self._last_ms <= ts_ms <= LAST_MS else self._last_ms
         for book in self.books.values():
             if book.depth is not None:
                 book.depth.reset(is_known=False)
-                self._log(book, self._last_ms)
+                self._log(book, lost_ms)
 
     def _log(self, book: MarketBook, ts_ms: int) -> None:
         """Note the ladders of a market that changed."""
@@ -286,8 +287,8 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
         try:
             for _ in file.read(options.chunk_rows):
                 _spill_states(file, known, spill, account)
-                _spill_ladders(file, known, depth)
-            _spill_ladders(file, known, depth, is_ended=True)
+                _spill_ladders(file, known, depth, options.chunk_rows)
+            _spill_ladders(file, known, depth)
         except SourceError as error:
             spill.drop()
             depth.drop()
@@ -336,11 +337,14 @@ def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: Quo
             spill.add(_ticks(book, states, account), sure=False)
 
 
-def _spill_ladders(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, *, is_ended: bool = False) -> None:
+def _spill_ladders(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, least: int | None = None) -> None:
+    """Keep the ladders of a file that has ended, or of which at least this many levels are held."""
     own = [book for book in file.books.values() if is_readable(book) and book.market_id not in known]
     events = {book.market_id: event_of(book.first) for book in own}
     for log in file.ladders or ():
-        rows = log.take(is_ended=is_ended).rename({"fixture_id": "market"})
+        if least is not None and log.size * LEVEL_COUNT < least:
+            continue
+        rows = log.take(is_ended=least is None).rename({"fixture_id": "market"})
         if rows.height and events:
             event = pl.col("market").replace_strict(events, default=None, return_dtype=pl.String)
             key = pl.concat_str("market", "market_key", separator="|").str.strip_chars_end("|")

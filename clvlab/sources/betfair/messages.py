@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -167,35 +168,43 @@ class _Offers:
 
     is_lay: bool
     kind: int = 2
-    held: dict[float, float] = field(default_factory=dict)
+    sizes: dict[float, float] = field(default_factory=dict)
+    prices: list[float] = field(default_factory=list)  # those of ``sizes``, ascending
     best: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def change(self, kind: int, deltas: Iterable[Any]) -> None:
         """Apply deltas of a kind, at least as full as the kinds so far."""
         if kind < self.kind:  # a fuller kind states everything from its start
-            self.kind, self.held, self.best = kind, {}, {}
+            self.kind, self.sizes, self.prices, self.best = kind, {}, [], {}
         if not kind:
-            held = self.held
+            sizes, prices = self.sizes, self.prices
             for price, size in deltas:
-                if size >= _LEAST:
-                    held[price] = size
-                else:
-                    held.pop(price, None)
+                if size and size >= _LEAST:
+                    if price not in sizes:
+                        insort(prices, price)
+                    sizes[price] = size
+                elif sizes.pop(price, None):
+                    del prices[bisect_left(prices, price)]
             return
         for level, price, size in deltas:
-            if size >= _LEAST:
+            if size and size >= _LEAST:
                 self.best[level] = price, size
             else:
                 self.best.pop(level, None)
-        self.held = dict(offer for _, offer in sorted(self.best.items(), reverse=True))  # of one price the better level counts
+        self.sizes = dict(offer for _, offer in sorted(self.best.items(), reverse=True))  # of one price the better level counts
+        self.prices = sorted(self.sizes)
 
     def ordered(self) -> tuple[list[float], list[float]]:
         """Return prices and sizes, the best first: those that make the levels of a ladder."""
-        held = self.held
-        found = sorted(held, reverse=not self.is_lay)
-        if len(found) > LEVEL_COUNT and not (self.is_lay and (found[0] < _NEAR or found[LEVEL_COUNT - 1] > _FAR)):
-            del found[LEVEL_COUNT:]
-        return found, [held[price] for price in found]
+        prices = self.prices
+        if not self.is_lay:
+            found = prices[: -LEVEL_COUNT - 1 : -1]
+        elif len(prices) > LEVEL_COUNT and prices[0] >= _NEAR and prices[LEVEL_COUNT - 1] <= _FAR:
+            found = prices[:LEVEL_COUNT]
+        else:
+            found = prices
+        sizes = self.sizes
+        return found, [sizes[price] for price in found]
 
 
 def backed(prices: Floats, sizes: Floats) -> tuple[Ints, Ints]:
