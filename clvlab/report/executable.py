@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,14 +23,14 @@ from clvlab.report.svg import band_line, interval_cell, scale, scale_axis
 from clvlab.runs.reasons import lasting_gaps
 from clvlab.runs.run import Run
 from clvlab.statistics import Estimate, weighted_mean
-from clvlab.statistics.commissions import Commission, Filled, commission_of, expected_charges, settled_charges
-from clvlab.statistics.taking import (
+from clvlab.statistics.commissions import Commission, Fills, commission_of, expected_charges, settled_charges
+from clvlab.statistics.fills import (
     MAX_AGE_S,
     ORDERS,
     RULE,
+    FillOutcome,
     Gaps,
     Offers,
-    Outcome,
     offers_of,
     quoted_ladders,
     taken,
@@ -71,17 +70,17 @@ STEPS: Mapping[str, str] = {
 }
 """The steps of the waterfall, and what each one is."""
 
-OUTCOMES: Mapping[Outcome, str] = {
-    Outcome.FILLED: "filled",
-    Outcome.PARTLY: "filled in part, the rest was not there",
-    Outcome.NO_OFFER: "nobody offered the side",
-    Outcome.LIMIT: "the best offer was below the order's limit",
-    Outcome.TAKEN: "earlier orders had taken the same offers",
-    Outcome.SUSPENDED: "the market was suspended",
-    Outcome.IN_PLAY: "the market was in play",
-    Outcome.PAST_CLOSE: "arrived at the close or later",
-    Outcome.UNKNOWN: "nothing was known of the market: too old, or a gap",
-    Outcome.NO_DEPTH: "the pack keeps no offers of the side",
+OUTCOMES: Mapping[FillOutcome, str] = {
+    FillOutcome.FILLED: "filled",
+    FillOutcome.PARTLY: "filled in part, the rest was not there",
+    FillOutcome.NO_OFFER: "nobody offered the side",
+    FillOutcome.LIMIT: "the best offer was below the order's limit",
+    FillOutcome.TAKEN: "earlier orders had taken the same offers",
+    FillOutcome.SUSPENDED: "the market was suspended",
+    FillOutcome.IN_PLAY: "the market was in play",
+    FillOutcome.PAST_CLOSE: "arrived at the close or later",
+    FillOutcome.UNKNOWN: "nothing was known of the market: too old, or a gap",
+    FillOutcome.NO_DEPTH: "the pack keeps no offers of the side",
 }
 _SIDE = ["fixture_id", "market_key", "side"]
 
@@ -311,16 +310,16 @@ class Executable(Exportable):
         part = _part(self.frame["stake_filled"], self.frame["stake"])
         money = "nothing was filled"
         if got.mean is not None:
-            each = f"{_said(got)} for each stake filled, {_said(ordered)} for each ordered" if part < 1 else _said(got)
-            money = f"taken, {each}; edge after commission {_said(edge, '%')}"
+            each = f"{_text(got)} for each stake filled, {_text(ordered)} for each ordered" if part < 1 else _text(got)
+            money = f"taken, {each}; edge after commission {_text(edge, '%')}"
         size = "their own stakes" if self.own_stakes else f"{self.stake:g}"
         return (
             f"{counted(self.frame.height, 'order')} of {size}, {self.delay_s:g} s after the decision"
             f"{'' if self.basis == DEPTH else f' ({QUOTED})'}, {share(part)} "
-            f"filled: CLV at the line {_said(clv)}; {money}"
+            f"filled: CLV at the line {_text(clv)}; {money}"
         )
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Return the result as JSON values."""
         return {
             "rule": RULE,
@@ -347,10 +346,10 @@ class Executable(Exportable):
         return f"Executable: {self.line}; next: .summary, .counts, .delays, .stakes, .frame, .to_html(path)"
 
     def _repr_html_(self) -> Html:
-        return card("executable.html", "Would it have paid?", **shown(self))
+        return card("executable.html", "Would it have paid?", **listed_values(self))
 
 
-def shown(found: Executable) -> dict[str, Any]:
+def listed_values(found: Executable) -> dict[str, object]:
     """Return what the template shows."""
     within = scale([number for name in ("mean_bps", "low_bps", "high_bps") for number in found.summary[name]])
     rows = [
@@ -363,7 +362,7 @@ def shown(found: Executable) -> dict[str, Any]:
         "quoted": found.basis == QUOTED,
         "axis": scale_axis(within) if rows else "",
         "parts": {per: [row for row in rows if row["per"] == per] for per in ("ordered", "filled")} if rows else {},
-        "outcomes": [(OUTCOMES[Outcome(name)], name, number) for name, number in found.counts.items()],
+        "outcomes": [(OUTCOMES[FillOutcome(name)], name, number) for name, number in found.counts.items()],
         "unscored": sum(found.unscored.values()),
         "crossed": int(found.frame["crossed"].sum()),
         "curves": [
@@ -382,7 +381,7 @@ def _drawn(curve: pl.DataFrame, name: str, title: str) -> Html:
     return band_line([f"{value:g}" for value in curve[name]], *columns, title=title)
 
 
-def _said(mean: Estimate, unit: str = "bps") -> str:
+def _text(mean: Estimate, unit: str = "bps") -> str:
     return "none" if mean.mean is None else estimate(mean.mean, mean.low, mean.high, unit)
 
 
@@ -418,13 +417,13 @@ def _gaps(pack: Pack, markets: set[str]) -> Gaps:
     return found
 
 
-def _filled(fills: pl.DataFrame, scored: pl.DataFrame) -> Filled:
+def _filled(fills: pl.DataFrame, scored: pl.DataFrame) -> Fills:
     market, side = (
         scored.select(pl.struct(names).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
         for names in (["agent_id", *_SIDE[:2]], ["agent_id", *_SIDE])
     )
     stake, payout = fills["filled_cents"].cast(pl.Float64).to_numpy(), fills["payout"].to_numpy() / 1000
-    return Filled(market, side, stake, payout, fills["uncertain"].to_numpy())
+    return Fills(market, side, stake, payout, fills["uncertain"].to_numpy())
 
 
 def _ordered_and_filled(

@@ -520,9 +520,9 @@ def band_line(
         )
     ]
     first, last = known[0], known[-1]
-    said = f"{title}: {amount(first[2], unit)} at {first[1]}, {amount(last[2], unit)} at {last[1]}"
+    label = f"{title}: {amount(first[2], unit)} at {first[1]}, {amount(last[2], unit)} at {last[1]}"
     rules = _rules([(value, y(value)) for value in round_steps(least, most, 3)])
-    return picture(said, _HEIGHT, text(0, 11, f"{title}, {unit}", anchor="start", bold=True), *rules, *points)
+    return picture(label, _HEIGHT, text(0, 11, f"{title}, {unit}", anchor="start", bold=True), *rules, *points)
 
 
 def fall_area(

@@ -16,7 +16,7 @@ from clvlab.report import breakdowns
 from clvlab.report.bankrolls import BankrollFan, bankroll_of
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
-from clvlab.report.executable import AGE_S, DELAY_S, STAKE, Executable, shown
+from clvlab.report.executable import AGE_S, DELAY_S, STAKE, Executable, listed_values
 from clvlab.report.export import Exportable, check_settings
 from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Figure, Settlement, Sheet, figures, line, settlement
 from clvlab.report.headline import key_figures
@@ -98,7 +98,7 @@ def sheet_html(sheet: Sheet, pictures: list[Html], executable: Executable | None
 
 
 def _would_have_paid(found: Executable) -> Html:
-    return Html("") if found.why else render("executable.html", **shown(found))
+    return Html("") if found.why else render("executable.html", **listed_values(found))
 
 
 def _is_mean(name: str) -> bool:

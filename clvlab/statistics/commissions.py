@@ -107,7 +107,7 @@ def commission_of(stated: float | str) -> Commission:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class Fills:
     """Fills as columns: numbers of the agent's market and of its side, stake and payout in cents, and the base of trades.
 
     ``uncertain`` is the sum over prices of stake times one minus price, in cents, which is payout x price x (1 - price).
@@ -120,7 +120,7 @@ class Filled:
     uncertain: Floats
 
 
-def expected_charges(fills: Filled, close_prob: Floats, commission: Commission) -> Floats:
+def expected_charges(fills: Fills, close_prob: Floats, commission: Commission) -> Floats:
     """Return the charge of each fill in cents, expected at the closing probabilities of the sides.
 
     Net winnings are those of one agent in one market, whose sides exclude each other. If a side wins, its fills share the
@@ -136,7 +136,7 @@ def expected_charges(fills: Filled, close_prob: Floats, commission: Commission) 
     return charges
 
 
-def settled_charges(fills: Filled, profit: Floats, commission: Commission) -> Floats:
+def settled_charges(fills: Fills, profit: Floats, commission: Commission) -> Floats:
     """Return the charge of each fill in cents after settlement. Fills without a result, nan, count for nothing."""
     if commission.base is Base.TRADE:
         return _of_trades(fills, commission)
@@ -146,7 +146,7 @@ def settled_charges(fills: Filled, profit: Floats, commission: Commission) -> Fl
     return commission.rate * np.maximum(net, 0) * np.where(gains > 0, gain / np.where(gains > 0, gains, 1), 0)
 
 
-def _of_trades(fills: Filled, commission: Commission) -> Floats:
+def _of_trades(fills: Fills, commission: Commission) -> Floats:
     charges: Floats = commission.rate * fills.uncertain
     whole: Floats = np.ceil(np.round(charges, 9))  # rounding first, as 175.00000000000003 cents are 175
     return whole if commission.whole_cents else charges

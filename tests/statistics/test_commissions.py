@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from clvlab.errors import StatisticsError
-from clvlab.statistics.commissions import VENUES, Commission, Filled, commission_of, expected_charges, settled_charges
+from clvlab.statistics.commissions import VENUES, Commission, Fills, commission_of, expected_charges, settled_charges
 
 
 def filled(*rows):
     market, side, stake, odds = (np.array(column) for column in zip(*rows, strict=True))
     payout = stake * odds
-    return Filled(market, side, stake.astype(float), payout, stake * (1 - 1 / odds))
+    return Fills(market, side, stake.astype(float), payout, stake * (1 - 1 / odds))
 
 
 def test_fees_are_those_of_the_venues_own_examples():

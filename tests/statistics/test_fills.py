@@ -9,8 +9,8 @@ from clvlab.errors import StatisticsError
 from clvlab.law.schema import TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.ladders import LADDERS
-from clvlab.statistics.taking import FILLS, ORDERS, Outcome, offers_of, quoted_ladders, taken
-from tests.plain_taking import fills
+from clvlab.statistics.fills import FILLS, ORDERS, FillOutcome, offers_of, quoted_ladders, taken
+from tests.plain_fills import fills
 
 NO_KICKOFF = {"fixture_id": pl.Int64, "kickoff_ts_ms": pl.Int64}
 
@@ -119,7 +119,7 @@ def test_orders_of_an_agent_at_one_state_never_take_the_same_money_twice():
 def test_an_order_that_finds_all_offers_taken_says_so():
     found = take(tick(0, 0, EVEN), ladder(0, [(2000, 100)]), [order(1, 0), order(2, 1)], stake_cents=100)
 
-    assert [one["outcome"] for one in found] == [Outcome.FILLED, Outcome.TAKEN]
+    assert [one["outcome"] for one in found] == [FillOutcome.FILLED, FillOutcome.TAKEN]
 
 
 def test_a_gap_since_the_last_row_of_the_market_makes_it_unknown_until_the_next():
@@ -243,7 +243,7 @@ def _spans(gaps):
 
 
 def test_both_implementations_agree_on_a_thousand_generated_cases():
-    outcomes, crossed = dict.fromkeys(Outcome, 0), 0
+    outcomes, crossed = dict.fromkeys(FillOutcome, 0), 0
     for seed in range(1000):
         ticks, ladders, orders, gaps, how = generated(seed)
         ladders = _once(ladders)

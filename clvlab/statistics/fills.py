@@ -57,7 +57,7 @@ Gaps = Mapping[str | None, Sequence[tuple[int, int]]]
 """Spans in which a capture saw nothing, UTC ms from and to, by market key; under ``None`` those of all markets."""
 
 
-class Outcome(StrEnum):
+class FillOutcome(StrEnum):
     """What became of an order; the first reason that holds, in this order."""
 
     PAST_CLOSE = "past_close"  # it arrived at the close of its fixture or later
@@ -72,7 +72,7 @@ class Outcome(StrEnum):
     FILLED = "filled"
 
 
-FILLED = (Outcome.PARTLY, Outcome.FILLED)
+FILLED = (FillOutcome.PARTLY, FillOutcome.FILLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +240,14 @@ def taken(offers: Offers, *, stake_cents: int | Ints, delay_ms: int = 0, max_age
     state = offers.states.latest(offers.series, now)
     last_ms = np.maximum(offers.states.times(state), offers.known.times(offers.known.latest(offers.market, now)))
     odds, size, ladder_ms = _levels(offers, now)
-    unfilled: dict[Outcome, Bools] = {
-        Outcome.PAST_CLOSE: now >= offers.close_ms,
-        Outcome.IN_PLAY: take(offers.in_running, state, default=False),
-        Outcome.NO_DEPTH: ~offers.has_depth[offers.series],
-        Outcome.UNKNOWN: (state < 0) | (now - last_ms > max_age_ms) | _hidden(offers, last_ms, now),
-        Outcome.SUSPENDED: take(offers.suspended, state, default=False),
-        Outcome.NO_OFFER: odds[0] == 0,
-        Outcome.LIMIT: odds[0] < limit,
+    unfilled: dict[FillOutcome, Bools] = {
+        FillOutcome.PAST_CLOSE: now >= offers.close_ms,
+        FillOutcome.IN_PLAY: take(offers.in_running, state, default=False),
+        FillOutcome.NO_DEPTH: ~offers.has_depth[offers.series],
+        FillOutcome.UNKNOWN: (state < 0) | (now - last_ms > max_age_ms) | _hidden(offers, last_ms, now),
+        FillOutcome.SUSPENDED: take(offers.suspended, state, default=False),
+        FillOutcome.NO_OFFER: odds[0] == 0,
+        FillOutcome.LIMIT: odds[0] < limit,
     }
     closed = np.logical_or.reduce([*unfilled.values()])
     allowed = np.logical_and.accumulate((odds > 0) & (odds >= limit), axis=0) & ~closed
@@ -258,8 +258,8 @@ def taken(offers: Offers, *, stake_cents: int | Ints, delay_ms: int = 0, max_age
     end = np.maximum(np.minimum(begin + stake, depth), begin)
     parts = np.maximum(np.minimum(end, until) - np.maximum(begin, until - size), 0)
     filled = parts.sum(0)
-    unfilled |= {Outcome.TAKEN: filled == 0, Outcome.PARTLY: filled < stake}
-    names = np.array([*unfilled, Outcome.FILLED], dtype=object)
+    unfilled |= {FillOutcome.TAKEN: filled == 0, FillOutcome.PARTLY: filled < stake}
+    names = np.array([*unfilled, FillOutcome.FILLED], dtype=object)
     place = np.select([*unfilled.values()], [*range(len(unfilled))], default=len(unfilled))
     columns = {
         "outcome": names[place],

@@ -10,8 +10,8 @@ from clvlab.law.closing import Window, fixture_closes
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_source
 from clvlab.sources.source import Options
-from clvlab.statistics.taking import ORDERS, offers_of, taken
-from tests.plain_taking import fills
+from clvlab.statistics.fills import ORDERS, offers_of, taken
+from tests.plain_fills import fills
 
 pytestmark = pytest.mark.realdata
 
