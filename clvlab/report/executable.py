@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.errors import StatisticsError
+from clvlab.law.lines import Ints
 from clvlab.law.schema import Reason, Schema
 from clvlab.packs.reader import Pack, shards_of
 from clvlab.report.breakdowns import scored_decisions
@@ -189,25 +190,36 @@ class Executable(Exportable):
         ]
         return pl.concat(parts).sort("seq")
 
+    @cached_property
+    def _results(self) -> pl.DataFrame:
+        """The result of the side of each order, null without one."""
+        results = self.source.pack.results
+        if results is None:
+            return pl.DataFrame({"result": pl.repeat(None, self._scored.height, dtype=pl.String, eager=True)})
+        return self._scored.select(*_SIDE).join(results.select(*_SIDE, "result"), on=_SIDE, how="left", maintain_order="left")
+
+    @cached_property
+    def _places(self) -> tuple[Ints, Ints]:
+        """Numbers of the agent's market and of its side, of each order."""
+        market, side = (
+            (pl.struct(names).rank("dense").cast(pl.Int64) - 1).alias(names[-1])
+            for names in (["agent_id", *_SIDE[:2]], ["agent_id", *_SIDE])
+        )
+        found = self._scored.select(market, side)
+        return found.to_series(0).to_numpy(), found.to_series(1).to_numpy()
+
     def _valued(self, stakes: pl.Series, delay_s: float) -> pl.DataFrame:
         """Return the fills with profits in cents: before and after commission expected at the close, and after it settled."""
-        fills, scored = self._fills(stakes, delay_s), self._scored
-        bets, close = _filled(fills, scored), scored["close_prob_bps"].to_numpy() / 10_000
-        results = self.source.pack.results
-        known = scored.select(*_SIDE)
-        if results is None:
-            known = known.with_columns(result=pl.lit(None, dtype=pl.String))
-        else:
-            known = known.join(results.select(*_SIDE, "result"), on=_SIDE, how="left", maintain_order="left")
-        odds = pl.lit(pl.Series(bets.payout / np.where(bets.stake > 0, bets.stake, 1)))
-        won = (
-            known.select(returns_of(pl.col("result"), odds))["profit"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-            * bets.stake
-        )
+        fills, close = self._fills(stakes, delay_s), self._scored["close_prob_bps"].to_numpy() / 10_000
+        stake, payout = fills["filled_cents"].cast(pl.Float64).to_numpy(), fills["payout"].to_numpy() / 1000
+        bets = Fills(*self._places, stake, payout, fills["uncertain"].to_numpy())
+        odds = pl.lit(pl.Series(payout / np.where(stake > 0, stake, 1)))
+        known = self._results.select(returns_of(pl.col("result"), odds)).to_series()
+        won = known.cast(pl.Float64).fill_null(np.nan).to_numpy() * stake
         expected = close * bets.payout - bets.stake
         net = expected - expected_charges(bets, close, self.charges)
         settled = pl.Series(won - settled_charges(bets, won, self.charges)).fill_nan(None)
-        return fills.with_columns(known["result"], expected=expected, net=net, settled=settled)
+        return fills.with_columns(self._results["result"], expected=expected, net=net, settled=settled)
 
     @cached_property
     def frame(self) -> pl.DataFrame:
@@ -415,15 +427,6 @@ def _gaps(pack: Pack, markets: set[str]) -> Gaps:
         for key in named if named and named <= markets else {None}:
             found[key].append((gap.from_ts_ms, gap.to_ts_ms))
     return found
-
-
-def _filled(fills: pl.DataFrame, scored: pl.DataFrame) -> Fills:
-    market, side = (
-        scored.select(pl.struct(names).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
-        for names in (["agent_id", *_SIDE[:2]], ["agent_id", *_SIDE])
-    )
-    stake, payout = fills["filled_cents"].cast(pl.Float64).to_numpy(), fills["payout"].to_numpy() / 1000
-    return Fills(market, side, stake, payout, fills["uncertain"].to_numpy())
 
 
 def _ordered_and_filled(

@@ -179,8 +179,9 @@ def weighted_mean(values: pl.Series, weights: pl.Series, clusters: pl.Series, *,
     (1.75, 2, 2)
     """
     frame = pl.DataFrame({"value": values, "weight": weights, "cluster": clusters}).drop_nulls().filter(pl.col("weight") > 0)
-    value, weight = frame["value"], frame["weight"].cast(pl.Float64)
-    parts = [sum_by_cluster(part, frame["cluster"])[0].sums for part in (value * weight, weight, value * value * weight)]
+    value, weight = (frame[name].cast(pl.Float64).to_numpy() for name in ("value", "weight"))
+    place = np.unique(frame["cluster"].to_numpy(), return_inverse=True)[1]
+    parts = [np.bincount(place, part).astype(np.float64)[:, None] for part in (value * weight, weight, value * value * weight)]
     found = estimates(Clusters(*parts), level=level)[0]
     return replace(found, n=frame.height, design_effect=None, effective_n=None)
 
