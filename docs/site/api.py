@@ -133,6 +133,7 @@ PAGES = (
             f"{_SHEETS}.plots.Plots",
             f"{_SHEETS}.figures.Settlement",
             f"{_SHEETS}.bankrolls.BankrollFan",
+            f"{_SHEETS}.executable.Executable",
             f"{_SHEETS}.moved_lines.MovedLines",
             "clvlab.statistics.verdict.Verdict",
             f"{_SHEETS}.html.Html",
@@ -142,7 +143,7 @@ PAGES = (
         "statistics",
         "Statistics",
         "Means, shares and nulls over fixtures, which are what is independent; they take series and frames of any origin.",
-        ("clvlab.statistics:*", "clvlab.statistics.moved_lines:*"),
+        ("clvlab.statistics:*", "clvlab.statistics.moved_lines:*", "clvlab.statistics.commissions.Commission"),
     ),
     ApiPage(
         "verify",
