@@ -72,6 +72,9 @@ def capture(
     fixture: FixturesOption = None,
     until: Annotated[str | None, typer.Option(help="When it ends: a time with its zone, or +SECONDS from now.")] = None,
     log: Annotated[str | None, typer.Option(help="File or URL of a run log to note each closed segment in.")] = None,
+    ladders: Annotated[
+        bool, typer.Option("--ladders", help="betfair, kalshi, polymarket: keep the offers of each side, level by level.")
+    ] = False,
 ) -> None:
     """Record a feed until Ctrl-C and make a pack of it; after a kill, the same command continues."""
     from contextlib import nullcontext
@@ -95,7 +98,10 @@ def capture(
         ),
     ):
         try:
-            pack = captured(made, out_folder, stop, fixture_ids=fixture or (), until_ts_ms=ends_ms, log=opened, on_state=show)
+            pack = captured(
+                made, out_folder, stop,
+                fixture_ids=fixture or (), until_ts_ms=ends_ms, log=opened, ladders=ladders, on_state=show,
+            )  # fmt: skip
         except KeyboardInterrupt:  # a second Ctrl-C; the first ends the feed
             err.print(f"left as it is in {where}: the same command continues it, and --until +0 makes the pack at once")
             raise typer.Exit(INTERRUPTED) from None

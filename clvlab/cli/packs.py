@@ -321,14 +321,18 @@ def packs_export(
     pack: PackArgument,
     file: Annotated[Path, typer.Argument(help="A .csv or .parquet file to write.")],
     books: Annotated[bool, typer.Option("--books", help="What each book says, instead of the ticks.")] = False,
+    ladders: Annotated[bool, typer.Option("--ladders", help="What was on offer, level by level, instead.")] = False,
 ) -> None:
     """Write a pack's ticks as a long table, with each fixture's kickoff."""
     from clvlab.arena import packs
 
+    if books and ladders:
+        raise typer.BadParameter("--books and --ladders are two tables: write one after the other")
     opened = packs.open_pack(pack)
     kickoffs = opened.fixtures.lazy().select("fixture_id", "kickoff_ts_ms")
     tape = opened.tape()
-    rows = tape.books if books else tape.ticks().join(kickoffs, on="fixture_id", maintain_order="left")
+    ticks = tape.ticks().join(kickoffs, on="fixture_id", maintain_order="left")
+    rows = opened.ladders() if ladders else tape.books if books else ticks
     if rows is None:
         raise typer.BadParameter(f"pack {opened.pack_id!r} keeps no books")
     if file.exists():

@@ -43,11 +43,12 @@ _ROWS_PER_GROUP = 65_536
 class GroupedParquet:
     """A file to which fixtures are added in order; small ones share a row group.
 
-    All tables have ``schema``; columns in ``repeated`` have few values and are stored as dictionaries.
+    All tables have ``schema``; columns in ``repeated`` have few values and are stored as dictionaries. ``effort`` is the
+    level of compression.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, repeated: Sequence[str]) -> None:
-        self._file = pq.ParquetWriter(path, schema, compression="zstd", compression_level=9, use_dictionary=list(repeated))
+    def __init__(self, path: Path, schema: pa.Schema, repeated: Sequence[str], effort: int) -> None:
+        self._file = pq.ParquetWriter(path, schema, compression="zstd", compression_level=effort, use_dictionary=list(repeated))
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._empty = True
@@ -79,6 +80,7 @@ class GroupedParquet:
             self._pending, self._pending_rows, self._empty = [], 0, False
 
 
+_EFFORT, _LADDER_EFFORT = 9, 3  # ladders have many rows: a third of the time, and a seventh more bytes
 _REPEATED = ["market_key", "side", "fixture_id", "series", "prob_bps", "odds_milli"]
 _COLUMNS = (
     "fixture_id", "series", "tick_seq", "ts_ms", "in_running", "market_key", "side", "prob_bps", "odds_milli", "suspended",
@@ -199,7 +201,8 @@ class PackWriter:
 
     def _file(self, name: str, table: pa.Table, repeated: Sequence[str]) -> GroupedParquet:
         if name not in self._files:
-            self._files[name] = GroupedParquet(self._unfinished / name, table.schema, repeated)
+            effort = _LADDER_EFFORT if name == LADDERS_FILE else _EFFORT
+            self._files[name] = GroupedParquet(self._unfinished / name, table.schema, repeated, effort)
         return self._files[name]
 
     def finish(

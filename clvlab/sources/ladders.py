@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import polars as pl
 from clvlab.law.schema import ODDS_MILLI
 from clvlab.odds.integers import half_up
 from clvlab.packs.ladders import LADDER, LADDERS, LEVEL_COUNT
+from clvlab.sources.books import QuoteSpill
 from clvlab.sources.exchange import WHOLE, odds_milli
 
 SideKey = tuple[Any, str, str]
@@ -28,6 +30,13 @@ _STATE = (LEVEL_COUNT, 2)  # odds x 1000 and stake in cents of each level, -1 wh
 def as_stated(odds: Floats, stakes: Floats) -> tuple[Ints, Ints]:
     """Return odds x 1000 and stakes in cents as they are."""
     return odds.astype(np.int64), stakes.astype(np.int64)
+
+
+class LadderSink(Protocol):
+    """Takes whole ladders, of sides named by fixture, market and side."""
+
+    def put(self, key: SideKey, ts_ms: int, odds: Sequence[float], stakes: Sequence[float]) -> None:
+        """State a side's ladder from a time on, the best offer first; without offers it is empty or not known."""
 
 
 class LadderLog:
@@ -51,13 +60,19 @@ class LadderLog:
         """Number of ladders since rows were last taken."""
         return len(self._heads) // 3
 
-    def put(self, key: SideKey, ts_ms: int, odds: Sequence[float], stakes: Iterable[float]) -> None:
-        """State a side's ladder from a time on, the best offer first; without offers it is empty or not known."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._numbers)
-            self._last_ms.append(ts_ms)
-        elif ts_ms < self._last_ms[number]:
+    def number(self, key: SideKey) -> int:
+        """Return the number of a side's ladder, which is new if the side is."""
+        number = self._numbers.setdefault(key, len(self._numbers))
+        if number == len(self._last_ms):
+            self._last_ms.append(-1)
+        return number
+
+    def put(self, key: SideKey, ts_ms: int, odds: Sequence[float], stakes: Sequence[float]) -> None:
+        self.note(self.number(key), ts_ms, odds, stakes)
+
+    def note(self, number: int, ts_ms: int, odds: Sequence[float], stakes: Sequence[float]) -> None:
+        """State the ladder of a number, as ``put``."""
+        if ts_ms < self._last_ms[number]:
             ts_ms = self._last_ms[number]
         else:
             self._last_ms[number] = ts_ms
@@ -121,7 +136,7 @@ def _begins(*columns: Ints) -> npt.NDArray[np.bool_]:
 
 
 def share_offers(asks: Iterable[tuple[int, Decimal]]) -> tuple[list[int], list[int]]:
-    """Return odds x 1000 and stakes in cents of asks for shares: prices in millionths, the lowest first, and numbers of shares.
+    """Return odds x 1000 and stakes in cents of the best asks for shares: prices in millionths, the lowest first, and numbers.
 
     The odds are 1 / p at the price p, and n shares cost the stake n x p.
 
@@ -130,6 +145,36 @@ def share_offers(asks: Iterable[tuple[int, Decimal]]) -> tuple[list[int], list[i
     >>> share_offers([(250_000, Decimal(40)), (400_000, Decimal("10.5"))])
     ([4000, 2500], [1000, 420])
     """
-    priced = ((odds_milli(Decimal(price) / WHOLE), price, count) for price, count in asks)
-    offers = [(odds, half_up(count * price * 100 / WHOLE)) for odds, price, count in priced if odds is not None]
-    return [odds for odds, _ in offers], [stake for _, stake in offers]
+    levels: dict[int, int] = {}
+    for price, count in asks:
+        odds, stake = odds_milli(Decimal(price) / WHOLE), half_up(count * price * 100 / WHOLE)
+        if odds is None or not stake:
+            continue
+        if len(levels) == LEVEL_COUNT and odds not in levels:
+            break
+        levels[odds] = levels.get(odds, 0) + stake
+    return [*levels], [*levels.values()]
+
+
+class SpilledLadders:
+    """Ladders of fixtures by their ids, whose rows wait on disk; ``log`` takes them."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.log = LadderLog()
+        self._spill = QuoteSpill(folder)
+
+    def flush(self, least: int = 0, *, is_ended: bool = False) -> None:
+        """Keep the rows on disk, if at least this many levels came since."""
+        if self.log.size * LEVEL_COUNT >= least:
+            rows = self.log.take(is_ended=is_ended)
+            if rows.height:
+                self._spill.add(rows.with_columns(event=pl.col("fixture_id").cast(pl.String)))
+
+    def rows(self, events: Sequence[str], ticks: pl.DataFrame) -> pl.DataFrame:
+        """Return ``LADDERS`` of some fixtures, of the sides that have ticks; nothing is added afterwards."""
+        self.flush(is_ended=True)
+        if self._spill.rows_of.keys().isdisjoint(events):
+            return pl.DataFrame(schema=LADDERS)
+        rows = self._spill.rows(events).select(*LADDERS)
+        return rows.join(ticks.select(LADDER).unique(), on=LADDER, how="semi")

@@ -25,7 +25,8 @@ from clvlab.packs.invariants import is_name
 from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.sources.books import QuoteSpill, batches, number_messages
 from clvlab.sources.exchange import WHOLE, Quote, ShareMarket, State, cents, millionths, odds_milli
-from clvlab.sources.source import ImportStats, Options, fixture_ids_of
+from clvlab.sources.ladders import SpilledLadders
+from clvlab.sources.source import ImportStats, Options, SourcePart, fixture_ids_of
 
 # A mapping assigns each ticker or asset to a fixture, market and side, because the sources of shares do not.
 
@@ -261,9 +262,10 @@ _AT = ("fixture_id", "market_key", "ts_ms")
 
 
 class StateSpill:
-    """Keeps states on disk; of several states of a market at one time the last counts."""
+    """Keeps states on disk, and ``ladders`` where they are kept; of several states of a market at one time the last counts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ladders: SpilledLadders | None = None) -> None:
+        self.ladders = ladders
         self._spill = QuoteSpill(folder)
         self._place = 0
         self._held: list[State] = []
@@ -278,13 +280,16 @@ class StateSpill:
             self._spill.add(states_frame(self._held, self._place))
             self._place += len(self._held)
             self._held = []
+            if self.ladders is not None:
+                self.ladders.flush()
 
-    def parts(self, options: Options, account: ImportStats) -> Iterator[pl.DataFrame]:
-        """Return ``TICKS`` of whole fixtures in parts, in ascending order of fixture_id."""
+    def parts(self, options: Options, account: ImportStats) -> Iterator[SourcePart]:
+        """Return whole fixtures in parts, in ascending order of fixture_id."""
         self._flush()
         ids = {event: int(event) for event in self._spill.rows_of}
         for batch in batches(self._spill.rows_of, ids, options.chunk_rows):
-            yield last_states(self._spill.rows(batch), account)
+            ticks = last_states(self._spill.rows(batch), account)
+            yield SourcePart(ticks, ladders=None if self.ladders is None else self.ladders.rows(batch, ticks))
 
 
 def states_frame(states: Iterable[State], place: int = 0) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-__all__ = ["three_way_odds", "write_changes", "write_stream"]
+__all__ = ["three_way_odds", "write_changes", "write_deep_stream", "write_stream"]
 
 _START_MS = 1_767_355_200_000
 _RUNNERS = 10
@@ -56,6 +56,56 @@ def write_stream(path: Path, messages: int, seed: int) -> None:
             some = [runner(dice.randint(1, _RUNNERS), dice.randint(1, 3)) for _ in range(dice.randint(1, 3))]
             change["rc"] = some if at else opening
             message = {"op": "mcm", "clk": str(at), "pt": _START_MS + 500 * at, "mc": [change | ({} if at else {"img": True})]}
+            file.write(json.dumps(message, separators=(",", ":")) + "\n")
+
+
+_DEPTH = 40
+_AT = (0.67, 0.11, 0.05, 0.04, 0.02, 0.02, 0.01, 0.01, 0.01, 0.01, 0.05)  # where real ladders change, by level; beyond last
+
+
+def write_deep_stream(path: Path, messages: int, seed: int) -> None:
+    """Write a market of three runners with deep ladders: one changes a message, as in a real stream of a tennis match.
+
+    A fifth of the changes move the best offer, which is taken or bettered; the others are new sizes, two in three at the best.
+    """
+    dice = random.Random(seed)
+    prices = [round(1.5 + 0.01 * n, 2) for n in range(500)]
+    ladders: dict[tuple[int, str], list[int]] = {}
+    for runner in (1, 2, 3):
+        middle = dice.randrange(150, 350)
+        ladders[runner, "atb"] = [middle - n for n in range(_DEPTH)]
+        ladders[runner, "atl"] = [middle + 1 + n for n in range(_DEPTH)]
+
+    def size() -> float:
+        return round(dice.lognormvariate(4, 1.5) + 2, 2)
+
+    def delta() -> dict[str, object]:
+        runner, way = dice.randint(1, 3), dice.choices(("atb", "atl"), (0.38, 0.62))[0]
+        own, other = ladders[runner, way], ladders[runner, "atl" if way == "atb" else "atb"]
+        if dice.random() < 0.19:
+            better = own[0] + (1 if way == "atb" else -1)
+            if better == other[0] or dice.random() < 0.5:
+                return {"id": runner, way: [[prices[own.pop(0)], 0]]} if len(own) > 15 else {"id": runner}
+            own.insert(0, better)
+            return {"id": runner, way: [[prices[better], size()]]}
+        level = dice.choices(range(len(_AT)), _AT)[0]
+        level = dice.randrange(level, len(own)) if level == len(_AT) - 1 else level
+        return {"id": runner, way: [[prices[own[level]], size()]]}
+
+    opening = [
+        {"id": runner, way: [[prices[at], size()] for at in own]} for (runner, way), own in ladders.items()
+    ]  # fmt: skip
+    opened = {
+        "status": "OPEN", "inPlay": False, "marketTime": "2026-01-02T12:30:00.000Z", "eventId": "8", "eventTypeId": "2",
+        "marketType": "MATCH_ODDS", "numberOfWinners": 1, "bettingType": "ODDS",
+        "runners": [{"id": number, "status": "ACTIVE"} for number in (1, 2, 3)],
+    }  # fmt: skip
+    with bz2.open(path, "wt") as file:
+        for at in range(messages):
+            change: dict[str, object] = {"id": "1.200000008", "rc": [delta()] if at else opening}
+            if at == 0:
+                change |= {"marketDefinition": opened, "img": True}
+            message = {"op": "mcm", "clk": str(at), "pt": _START_MS + 500 * at, "mc": [change]}
             file.write(json.dumps(message, separators=(",", ":")) + "\n")
 
 

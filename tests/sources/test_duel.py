@@ -7,6 +7,7 @@ and trades, changes of The Odds API as Parquet, football-data, what scrapers tak
 import bz2
 import gzip
 from datetime import UTC, datetime
+from fractions import Fraction
 
 import numpy as np
 import orjson
@@ -17,6 +18,7 @@ from clvlab.law.schema import FIXTURES, TICKS
 from clvlab.law.tape import Tape
 from clvlab.odds.formats import OddsFormat
 from clvlab.packs.files import fixture_digests
+from clvlab.packs.ladders import LADDERS
 from clvlab.packs.lookup import open_pack
 from clvlab.sources.capture.records import Header, message_line
 from clvlab.sources.capture.replay import messages_of
@@ -29,6 +31,7 @@ from clvlab.sources.importer import import_options
 from clvlab.sources.providers import IMPORTERS, SOURCES
 from clvlab.sources.the_odds_api.messages import TheOddsApiReader
 from tests.length import length
+from tests.plain_ladders import half_up, states_of
 from tests.samples import pmxt
 from tests.sources.betfair.test_messages import SCRIPTS
 from tests.sources.txline.test_messages import text
@@ -40,14 +43,14 @@ LABELS = ("margin", "consensus", "closing_source", "closing_policy")
 KEY = "1X2_PARTICIPANT_RESULT||"
 
 
-def captured(feed, messages, folder):
+def captured(feed, messages, folder, **options):
     """What a capture of these messages becomes, each of which came at its own time."""
     folder.mkdir()
     lines = [message_line(message, T, None) for message in messages]
     segment = folder / "000001.jsonl"
     segment.write_bytes(Header(feed, "synthetic-devfeed", "c", 1, None).line() + b"".join(lines))
     (folder / "scratch").mkdir()
-    return SOURCES[feed].normalise({segment.name: segment}, import_options(), folder / "scratch")
+    return SOURCES[feed].normalise({segment.name: segment}, import_options(**options), folder / "scratch")
 
 
 def imported(source, files, folder, **options):
@@ -61,21 +64,22 @@ def imported(source, files, folder, **options):
 
 
 def check_same(ours, theirs):
-    """Compare what two ways of reading say: labels, fixtures, and the digests of their ticks, which are returned."""
+    """Compare what two ways of reading say: labels, fixtures, ladders, and the digests of their ticks, which are returned."""
     assert [getattr(ours, label) for label in LABELS] == [getattr(theirs, label) for label in LABELS]
     assert ours.fixtures == theirs.fixtures
     rows = [(fixture.fixture_id, fixture.kickoff_ts_ms) for fixture in ours.fixtures]
     kickoffs = pl.DataFrame(rows, schema=FIXTURES, orient="row")
-    ticks = ours.ticks
-    digests = [fixture_digests(Tape.from_ticks(each, kickoffs)) for each in (ticks, theirs.ticks)]
+    one, other = ours.whole, theirs.whole
+    digests = [fixture_digests(Tape.from_ticks(each.ticks, kickoffs)) for each in (one, other)]
     assert digests[0] == digests[1]
     assert digests[0]
-    return ticks
+    assert (one.ladders is None and other.ladders is None) or one.ladders.equals(other.ladders)
+    return one.ticks
 
 
 def check_betfair(lines, tmp_path):
-    theirs = imported("betfair", {"1.1": b"".join(line + b"\n" for line in lines)}, tmp_path / "file")
-    ours = captured("betfair", lines, tmp_path / "capture")
+    theirs = imported("betfair", {"1.1": b"".join(line + b"\n" for line in lines)}, tmp_path / "file", ladders=True)
+    ours = captured("betfair", lines, tmp_path / "capture", ladders=True)
     assert ours.kickoff == theirs.kickoff
     return check_same(ours, theirs)
 
@@ -200,11 +204,26 @@ def check_kalshi(ladders, tmp_path):
         own = {"ticker": ticker, "event_ticker": "E", "title": "Rain?", "occurrence_datetime": "2026-03-02T00:00:00Z"}
         book = {"market_ticker": ticker, "ts_ms": round(NOON.timestamp() * 1000), **ladder}
         messages += [{"market": own}, {"type": "orderbook_snapshot", "sid": 1, "seq": seq, "msg": book}]
-    ours = captured("kalshi", map(orjson.dumps, messages), tmp_path / "capture").ticks
+    whole = captured("kalshi", map(orjson.dumps, messages), tmp_path / "capture", ladders=True).whole
+    known = {key.removesuffix("||") for key in whole.ticks["market_key"].unique()}  # others were never priced
+    check_kalshi_ladders({ticker: bids for ticker, bids in ladders.items() if ticker in known}, whole.ladders)
+    ours = whole.ticks
     columns = [name for name in TICKS if name not in ("fixture_id", "tick_seq")]
     priced = theirs.ticks.filter(~pl.col("suspended"))  # a book without a price leaves a live market as it was, suspended
     assert priced.select(columns).sort(columns).equals(ours.select(columns).sort(columns))
     return ours
+
+
+def check_kalshi_ladders(ladders, found):
+    """Compare ladders with the resting bids for the contrary, in cents and shares."""
+    expected = {}
+    for ticker, bids in ladders.items():
+        for side, contrary in (("yes", "no"), ("no", "yes")):
+            asks = sorted((100 - price, Fraction(str(size))) for price, size in bids[contrary])
+            levels = [(half_up(Fraction(100_000, price)), half_up(size * price)) for price, size in asks if 0 < price < 100]
+            expected |= {(f"{ticker}||", side): [offer for offer in levels if offer[1]][:10]} if levels else {}
+    (state,) = states_of(found).values() if found.height else ({},)
+    assert state == {key: levels for key, levels in expected.items() if levels}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -254,9 +273,14 @@ def test_made_up_books_of_polymarket(seed, tmp_path):
     rows.write_parquet(hour)
     files = {pmxt.named(NOON, 12): hour.read_bytes()}
 
-    theirs = imported("pmxt", files, tmp_path / "file", mapping={"fixtures": [fixture]}).ticks
-    ours = captured("polymarket", [orjson.dumps([event]), *(text.encode() for text in texts)], tmp_path / "capture").ticks
+    theirs = imported("pmxt", files, tmp_path / "file", mapping={"fixtures": [fixture]}, ladders=True).whole
+    messages = [orjson.dumps([event]), *(text.encode() for text in texts)]
+    ours = captured("polymarket", messages, tmp_path / "capture", ladders=True).whole
 
+    named = [name for name in LADDERS if name != "fixture_id"]
+    assert ours.ladders.height > 300
+    assert theirs.ladders.select(named).equals(ours.ladders.select(named))
+    theirs, ours = theirs.ticks, ours.ticks
     columns = ["ts_ms", "market_key", "side", "prob_bps", "odds_milli", "suspended"]
     assert ours.height > 300
     assert ours["suspended"].any()

@@ -179,6 +179,7 @@ class Lab(Verbs):
         fixtures: Sequence[int] | None = None,
         until: Until | None = None,
         log: str | Path | None = None,
+        ladders: bool = False,
         progress: Callable[[CaptureState], None] | bool = True,
     ) -> Pack:
         """Record a feed and make a pack from it; an interrupt ends the capture properly.
@@ -196,6 +197,8 @@ class Lab(Verbs):
             A time with its zone, or seconds from now; by default the end of the feed, or an interrupt.
         log
             File or URL of a run log, which records each closed segment.
+        ladders
+            Whether the pack keeps the offers of each side, level by level: of Betfair, Kalshi or Polymarket.
         progress
             Whether to show the state of the capture in a notebook or terminal; or a callback.
 
@@ -219,7 +222,7 @@ class Lab(Verbs):
         >>> pack.provenance
         'synthetic-replay'
         """
-        return self._backend.capture(feed, Path(out), capture_request(fixtures, until, log, progress))
+        return self._backend.capture(feed, Path(out), capture_request(fixtures, until, log, ladders, progress))
 
     @names_checked
     def deploy(

@@ -210,17 +210,20 @@ class CaptureRequest:
     fixtures: tuple[int, ...]
     until_ts_ms: int | None
     log: str | Path | None
+    ladders: bool
     progress: Callable[[CaptureState], None] | bool
 
 
-def capture_request(fixtures: Any, until: Any, log: Any, progress: Any) -> CaptureRequest:
+def capture_request(fixtures: Any, until: Any, log: Any, ladders: Any, progress: Any) -> CaptureRequest:
     """Return the request of a capture; ``until`` is a time with its zone, or seconds from now."""
     from clvlab.runs.live.request import until_ts_ms
 
     ends_ms = until_ts_ms(until, time.time_ns() // 1_000_000)
     if fixtures is not None and (isinstance(fixtures, str) or not isinstance(fixtures, Iterable)):
         raise FeedError(f"fixtures are a list of fixture ids, not {value_text(fixtures)}")
-    return CaptureRequest(tuple(fixtures or ()), ends_ms, log, progress)
+    if type(ladders) is not bool:
+        raise ArgumentError(f"ladders is True or False, not {value_text(ladders)}")
+    return CaptureRequest(tuple(fixtures or ()), ends_ms, log, ladders, progress)
 
 
 def agent_specs(

@@ -65,6 +65,7 @@ def capture_feed(feed: str | Feed, out: Path, request: CaptureRequest) -> Stored
                 fixture_ids=request.fixtures,
                 until_ts_ms=request.until_ts_ms,
                 log=opened,
+                ladders=request.ladders,
                 on_state=tell,
             )
         )

@@ -210,6 +210,19 @@ class Pack(Exportable):
         return self.source.tape(fixture_ids_argument(fixture_ids)).ticks().collect(engine="in-memory")
 
     @names_checked
+    def ladders(self, fixture_ids: Sequence[int] | None = None) -> pl.DataFrame:
+        """Return what was on offer in all or some fixtures, one row per change of a level, see "Ladders" in the pack format.
+
+        Raises
+        ------
+        UnsupportedError
+            The pack keeps no ladders.
+        PackFormatError, UnknownFixtureError
+            As ``ticks``.
+        """
+        return self.source.ladders(fixture_ids_argument(fixture_ids)).collect(engine="in-memory")
+
+    @names_checked
     def price_path(
         self, window: Window | None = None, *, hours: Sequence[float] = HOURS, level: float = 0.95,
         fixture_ids: Sequence[int] | None = None,

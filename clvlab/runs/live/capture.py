@@ -29,6 +29,7 @@ from clvlab.sources.capture.recorder import CaptureRecorder
 from clvlab.sources.capture.records import Header
 from clvlab.sources.importer import pack_capture
 from clvlab.sources.providers import SOURCES
+from clvlab.sources.source import Options
 
 # The log notes each segment of a capture when it is closed, before the next begins.
 
@@ -77,14 +78,15 @@ def capture(
     fixture_ids: Sequence[int] = (),
     until_ts_ms: int | None = None,
     log: LogStore | None = None,
+    ladders: bool = False,
     on_state: Callable[[CaptureState], None] = lambda state: None,  # noqa: ARG005
     clock: Clock = lambda: time.time_ns() // 1_000_000,
 ) -> Pack:
     """Capture a feed until it is stopped, its time has come, or it has ended; return the verified pack.
 
     Segments are in ``<out>.capture`` until the pack is complete. The capture of a killed process is continued, and no error
-    removes segments. Empty ``fixture_ids`` mean everything. ``log`` notes each closed segment. ``on_state`` sometimes receives
-    the state.
+    removes segments. Empty ``fixture_ids`` mean everything. ``log`` notes each closed segment. ``ladders`` keeps what was
+    on offer, level by level. ``on_state`` sometimes receives the state.
     """
     pack_id_of(out)
     folder = segments_folder(out)
@@ -92,6 +94,9 @@ def capture(
         return _packed_before(out, folder)
     if feed.name not in SOURCES:
         raise FeedError(f"captures of {feed.name!r} can't become packs: capture one of {', '.join(SOURCES)}")
+    if ladders and not SOURCES[feed.name].has_depth:
+        deep = ", ".join(name for name, source in SOURCES.items() if source.has_depth)
+        raise FeedError(f"{feed.name!r} has no depth: ladders are read of {deep}; leave ladders out")
     skew_s = SOURCES[feed.name].skew_s(feed.provenance, feed.health.skew_s)
     subscribed = tuple(sorted(set(fixture_ids)))
     header = Header(feed.name, feed.provenance, f"cap_{token_hex(16)}", 1, None, subscribed, skew_s=skew_s)
@@ -110,7 +115,7 @@ def capture(
             why = "its end had come before it began" if is_late else feed.health.error or "the feed was silent"
             raise SourceError(f"nothing came from {feed.name}, and nothing is kept: {why}")
         segments.end()
-        return _packed(segments.paths(), out, folder)  # the folder is still locked against writers
+        return _packed(segments.paths(), out, folder, Options(ladders=ladders))  # the folder is still locked against writers
     except FeedError as error:
         if segments.last_ms is None:
             raise
@@ -144,9 +149,9 @@ def _record(
     on_state(replace(watch.state, is_over=capturing.segments.last_ms is not None))
 
 
-def _packed(paths: Sequence[Path], out: Path, folder: Path) -> Pack:
+def _packed(paths: Sequence[Path], out: Path, folder: Path, options: Options) -> Pack:
     try:
-        pack_capture(paths, out)
+        pack_capture(paths, out, options)
     except SourceError as error:
         raise SourceError(f"{error}; the segments stay in {str(folder)!r}") from error
     pack = verify_pack(out)

@@ -196,8 +196,12 @@ class MarketFile:
     def _log(self, book: MarketBook, ts_ms: int) -> None:
         """Note the ladders of a market that changed."""
         if self.ladders is not None and book.depth is not None:
-            for parameters, side, offers in book.depth.take():
-                self.ladders[offers.is_lay].put((book.market_id, parameters, side), ts_ms, *offers.ordered())
+            for own, offers in book.depth.take():
+                log = self.ladders[offers.is_lay]
+                if offers.number < 0:
+                    parameters, side = book.depth.named(own)
+                    offers.number = log.number((event_of(book.first), _market_key(book, parameters), side))
+                log.note(offers.number, ts_ms, *offers.ordered())
 
     def _check_sport(self, sport: Any) -> None:
         self._sport = self._sport or sport
@@ -339,16 +343,15 @@ def _spill_states(file: MarketFile, known: Mapping[str, _FileMarket], spill: Quo
 
 def _spill_ladders(file: MarketFile, known: Mapping[str, _FileMarket], spill: QuoteSpill, least: int | None = None) -> None:
     """Keep the ladders of a file that has ended, or of which at least this many levels are held."""
-    own = [book for book in file.books.values() if is_readable(book) and book.market_id not in known]
-    events = {book.market_id: event_of(book.first) for book in own}
+    left_out = [book.market_id for book in file.books.values() if not is_readable(book) or book.market_id in known]
+    of_others = pl.col("market_key").str.extract("^([^|]*)").is_in(left_out)
     for log in file.ladders or ():
         if least is not None and log.size * LEVEL_COUNT < least:
             continue
-        rows = log.take(is_ended=least is None).rename({"fixture_id": "market"})
-        if rows.height and events:
-            event = pl.col("market").replace_strict(events, default=None, return_dtype=pl.String)
-            key = pl.concat_str("market", "market_key", separator="|").str.strip_chars_end("|")
-            spill.add(rows.with_columns(event=event, market_key=key).drop("market").drop_nulls("event"), sure=False)
+        rows = log.take(is_ended=least is None)
+        if rows.height:
+            rows = rows.rename({"fixture_id": "event"})
+            spill.add(rows.filter(~of_others) if left_out else rows, sure=False)
 
 
 def _learn(file: MarketFile, known: dict[str, _FileMarket], account: ImportStats) -> None:
@@ -399,7 +402,7 @@ def _ticks(book: MarketBook, states: States, account: ImportStats) -> pl.DataFra
     }
     frames = [
         pl.DataFrame(shared | {"prob_bps": bps, "odds_milli": odds, "suspended": suspended}).with_columns(
-            market_key=pl.lit(f"{book.market_id}|{parameters}" if parameters else book.market_id), side=pl.lit(side)
+            market_key=pl.lit(_market_key(book, parameters)), side=pl.lit(side)
         )
         for parameters, side, bps, odds, suspended in columns
     ]
@@ -409,6 +412,11 @@ def _ticks(book: MarketBook, states: States, account: ImportStats) -> pl.DataFra
         .with_columns(pl.when(price >= 0).then(price).cast(pl.Int32), event=pl.lit(event_of(book.first)))
         .select(*_LONG)
     )
+
+
+def _market_key(book: MarketBook, parameters: str) -> str:
+    """Return the key of a market while files are read: its id and the parameters of its key."""
+    return f"{book.market_id}|{parameters}" if parameters else book.market_id
 
 
 def _count_overround(totals: Column, account: ImportStats) -> None:

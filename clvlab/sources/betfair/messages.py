@@ -24,7 +24,7 @@ from clvlab.packs.manifest import Fixture, KickoffKind
 from clvlab.sources.capture.source import Source
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import State
-from clvlab.sources.ladders import Floats, Ints
+from clvlab.sources.ladders import Floats, Ints, LadderSink
 from clvlab.sources.source import fixture_id_of
 
 # Fields read from Betfair's messages: any may be missing or of another type until checked.
@@ -167,6 +167,7 @@ class _Offers:
     """
 
     is_lay: bool
+    number: int = -1  # of the ladder in a log
     kind: int = 2
     sizes: dict[float, float] = field(default_factory=dict)
     prices: list[float] = field(default_factory=list)  # those of ``sizes``, ascending
@@ -229,15 +230,16 @@ class Depth:
     """
 
     def __init__(self, *, by_runner: bool) -> None:
-        self._sides = (False, True) if by_runner else (False,)
+        self._by_runner = by_runner
+        self._kinds = [(is_lay, _FULLNESS[is_lay]) for is_lay in ((False, True) if by_runner else (False,))]
         self._offers: dict[tuple[str, bool], _Offers] = {}
         self.changed: dict[tuple[str, bool], _Offers] = {}
         self._is_known = True
 
     def change(self, runner: str, delta: Mapping[str, Any]) -> None:
         """Apply one ``rc`` entry of a runner, unless its offers are not known."""
-        for is_lay in self._sides if self._is_known else ():
-            for kind, name in enumerate(_FULLNESS[is_lay]):
+        for is_lay, names in self._kinds if self._is_known else ():
+            for kind, name in enumerate(names):
                 if name in delta:
                     key = runner, is_lay
                     offers = self._offers.get(key)
@@ -251,17 +253,18 @@ class Depth:
     def reset(self, *, is_known: bool) -> None:
         """Empty every ladder: an image follows, or the offers are not known until the next one."""
         self._is_known = is_known
-        self._offers = {key: _Offers(is_lay=key[1]) for key in self._offers}
+        self._offers = {key: _Offers(own.is_lay, own.number) for key, own in self._offers.items()}
         self.changed = dict(self._offers)
 
-    def take(self) -> Iterator[tuple[str, str, _Offers]]:
-        """Return and forget the changed ladders: the parameters of their market's key, their side and offers."""
+    def take(self) -> Iterable[tuple[tuple[str, bool], _Offers]]:
+        """Return and forget the changed ladders, each with what ``named`` takes."""
         changed, self.changed = self.changed, {}
-        for (runner, is_lay), offers in changed.items():
-            if len(self._sides) > 1:
-                yield f"selection={runner}", "no" if is_lay else "yes", offers
-            else:
-                yield "", runner, offers
+        return changed.items()
+
+    def named(self, ladder: tuple[str, bool]) -> tuple[str, str]:
+        """Return the parameters of the market's key and the side of a ladder."""
+        runner, is_lay = ladder
+        return (f"selection={runner}", "no" if is_lay else "yes") if self._by_runner else ("", runner)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -694,6 +697,11 @@ class BetfairReader:
         self._touched: dict[str, None] = {}
         self._held_ms = 0
         self._counts: Counter[str] = Counter()
+        self._ladders: LadderSink | None = None
+        self._lost_ms: int | None = None
+
+    def keep_ladders(self, ladders: LadderSink) -> None:
+        self._ladders = ladders
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -703,13 +711,17 @@ class BetfairReader:
 
     def take(self, text: bytes, received_ts_ms: int) -> Sequence[State]:
         """Return the states after a message (for a run), or the held states that the message shows to be final."""
+        message: Any = None
         try:
-            ts_ms, changes = self._check_message(orjson.loads(text))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from error
+            message = orjson.loads(text)
+            ts_ms, changes = self._check_message(message)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._doubt(message)
+            raise error if isinstance(error, ValueError) else ValueError(f"{type(error).__name__}: {error}") from error
         if not self.clock.holds(ts_ms):  # its changes still count, because the book needs each of them
             ts_ms = self._held_ms or received_ts_ms
         states = self.finish() if ts_ms != self._held_ms else []
+        self._lose()
         self._held_ms = ts_ms
         for market_id, change in changes:
             self._put(market_id, change, ts_ms)
@@ -723,14 +735,48 @@ class BetfairReader:
             if market.key is None:
                 self._of_kind[market.fixture_id, kind_of(market.book)] += 1
         states = [state for market in readable for state in self._states(market)]
+        for market in readable:
+            self._state_ladders(market, self._held_ms)
+        self._lose()
         return sorted(states, key=lambda state: (state.fixture_id, state.market_key))
 
     def forget(self, markets: Collection[str]) -> Collection[tuple[int, str]]:
         """Wait for an image of these markets, or of all."""
         forgotten = {market_id for market_id in markets or self._markets if market_id in self._markets} - self._unknown
         self._unknown |= forgotten
+        for market_id in forgotten:
+            self._lose_ladders(self._markets[market_id], 0)
         known = (self._markets[market_id] for market_id in sorted(forgotten))
         return [(market.fixture_id, key) for market in known for key in sorted(market.keys)]
+
+    def _state_ladders(self, market: _Market, ts_ms: int) -> None:
+        if self._ladders is None or market.book.depth is None or market.key is None:
+            return
+        for own, offers in market.book.depth.take():
+            parameters, side = market.book.depth.named(own)
+            prices, sizes = map(np.array, offers.ordered())
+            odds, stakes = (against if offers.is_lay else backed)(prices, sizes)
+            key = market.fixture_id, with_parameters(market.key, parameters), side
+            self._ladders.put(key, ts_ms, odds.tolist(), stakes.tolist())
+
+    def _lose_ladders(self, market: _Market, ts_ms: int) -> None:
+        if market.book.depth is not None:
+            market.book.depth.reset(is_known=False)
+            self._state_ladders(market, ts_ms)
+
+    def _doubt(self, message: Any) -> None:
+        """Note when a message was refused that may have changed a ladder."""
+        if not isinstance(message, dict):
+            self._lost_ms = self._held_ms
+        elif message.get("op") == "mcm":
+            ts_ms = message.get("pt")
+            self._lost_ms = ts_ms if type(ts_ms) is int and self._held_ms <= ts_ms <= LAST_MS else self._held_ms
+
+    def _lose(self) -> None:
+        """Mark all ladders unknown until their next image, if a message was refused."""
+        lost_ms, self._lost_ms = self._lost_ms, None
+        for market in self._markets.values() if lost_ms is not None else ():
+            self._lose_ladders(market, lost_ms or 0)
 
     def _check_message(self, message: StreamMessage) -> tuple[int, list[_Change]]:
         if message.get("op") != "mcm" or type(message.get("pt")) is not int:
@@ -759,7 +805,8 @@ class BetfairReader:
         market = self._markets.get(market_id)
         if market is None:
             event = event_of(change.definition or {})
-            market = _Market(MarketBook(market_id), event, fixture_id_of(event))
+            book = MarketBook(market_id, keeps_depth=self._ladders is not None)
+            market = _Market(book, event, fixture_id_of(event))
             self._markets[market_id] = market
             self._events.setdefault(market.fixture_id, []).append(market)
         if change.is_image:

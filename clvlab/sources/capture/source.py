@@ -22,7 +22,8 @@ from clvlab.sources.books import QuoteSpill, batches
 from clvlab.sources.capture.records import CaptureRecord, CutContent, Header, records_of
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import State
-from clvlab.sources.source import ImportStats, Options, SourceData
+from clvlab.sources.ladders import LadderLog, LadderSink, SideKey, SpilledLadders
+from clvlab.sources.source import ImportStats, Options, SourceData, SourcePart
 
 # Readers take a provider's messages one after the other, and return the states of markets after each.
 
@@ -72,6 +73,14 @@ class StateReader:
         forgotten = {market for market in self._known if not markets or market[1] in markets}
         self._known -= forgotten
         return forgotten
+
+
+@runtime_checkable
+class DeepReader(Reader, Protocol):
+    """Reads what is on offer level by level, and can keep it."""
+
+    def keep_ladders(self, ladders: LadderSink) -> None:
+        """State from now on every ladder that a message changes, before the message's states are placed."""
 
 
 @runtime_checkable
@@ -142,20 +151,25 @@ class Arrival:
             self.counts["other sides"] += 1
             return None
         self._markets[market] = state
-        clock = 0 if self._live else state.fixture_id
-        last_ms, last_fixture = self._last.get(clock, _BEFORE_ALL)
-        ts_ms = self._clock.bound(state.ts_ms)
-        if (ts_ms, state.fixture_id) < (last_ms, last_fixture):
-            # A replay orders messages by time, then by fixture; that must be the order of arrival, in which agents saw them.
-            self.counts["late"] += ts_ms < last_ms
-            ts_ms = last_ms + (state.fixture_id != last_fixture)
-        self._last[clock] = ts_ms, state.fixture_id
+        ts_ms, is_late = self.time_of(state.fixture_id, state.ts_ms)
+        if is_late:
+            self.counts["late"] += 1
+        self._last[0 if self._live else state.fixture_id] = ts_ms, state.fixture_id
         tick_seq = self._ticks[state.fixture_id]
         self._ticks[state.fixture_id] += 1
         return Message(
             state.fixture_id, tick_seq, ts_ms, state.in_running, state.market_key,
             state.sides, state.prob_bps, state.odds_milli, state.suspended,
         )  # fmt: skip
+
+    def time_of(self, fixture_id: int, ts_ms: int) -> tuple[int, bool]:
+        """Return the law's time of a message that comes now, and whether its own time is earlier."""
+        last_ms, last_fixture = self._last.get(0 if self._live else fixture_id, _BEFORE_ALL)
+        own_ms = self._clock.bound(ts_ms)
+        if (own_ms, fixture_id) < (last_ms, last_fixture):
+            # A replay orders messages by time, then by fixture; that must be the order of arrival, in which agents saw them.
+            return last_ms + (fixture_id != last_fixture), own_ms < last_ms
+        return own_ms, False
 
     def suspend(self, markets: Iterable[_Market]) -> Iterator[Message]:
         """Return a message without prices for each of these markets that is open, at its last time by the provider."""
@@ -189,6 +203,19 @@ def _are_named(market_key: str, sides: tuple[str, ...]) -> bool:
     return len(set(sides)) == len(sides) and all(is_name(name) for name in (market_key, *sides))
 
 
+@dataclass(frozen=True, slots=True)
+class _LawTimes:
+    """Passes ladders on with the law's time, as their messages have it."""
+
+    arrival: Arrival
+    wanted: frozenset[int]
+    log: LadderLog
+
+    def put(self, key: SideKey, ts_ms: int, odds: Sequence[float], stakes: Sequence[float]) -> None:
+        if not self.wanted or key[0] in self.wanted:
+            self.log.put(key, self.arrival.time_of(key[0], ts_ms)[0], odds, stakes)
+
+
 _MOST_REASONS = 100  # reasons quote sent values, so a provider could cause more of them than memory holds
 _OTHER = "other reasons"
 _MOST_FALSE = 1_000  # most ledger entries for false times; beyond, the last one is extended
@@ -201,11 +228,12 @@ class Tracker:
     """Follows a capture record by record, live or read again: messages of the tape, and the ledger of closed ``gaps``.
 
     ``unreadable`` counts refused messages by reason, each without a tick; ``announced`` are the kickoffs known at the first
-    tick of each fixture.
+    tick of each fixture. ``ladders`` takes the ladders of a reader that reads them, where they are kept.
     """
 
     header: Header
     reader: Reader
+    ladders: LadderLog | None = None
     gaps: list[Gap] = field(default_factory=list)
     unreadable: Counter[str] = field(default_factory=Counter)
     messages: int = 0
@@ -221,6 +249,8 @@ class Tracker:
         # A run has one fixture; among several, the time of one must not move another's.
         self.arrival = Arrival(live=self.header.live and self.header.skew_s is None, clock=self.clock)
         self._wanted = frozenset(self.header.fixture_ids)
+        if self.ladders is not None and isinstance(self.reader, DeepReader):
+            self.reader.keep_ladders(_LawTimes(self.arrival, self._wanted, self.ladders))
 
     @property
     def fixtures(self) -> dict[int, Fixture]:
@@ -378,6 +408,11 @@ class Source:
     def normaliser(self) -> str:
         return f"{self.feed}-capture/1"
 
+    @property
+    def has_depth(self) -> bool:
+        """Whether its messages say what is on offer level by level."""
+        return isinstance(self.reader(live=False), DeepReader)
+
     def skew_s(self, provenance: str, skew_s: int) -> int | None:
         """Return the seconds by which new times may be later than arrivals; ``None`` for a replay at its own speed."""
         return skew_s if self.bounds_times and provenance not in _PLAYED else None
@@ -406,9 +441,13 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
         raise SourceError(f"{names[0]}: holds messages of {header.feed!r}, not of {source.feed!r}")
     if header.provenance.startswith("genuine-") and header.provenance != f"genuine-{source.feed}":
         raise SourceError(f"{names[0]}: captures of {source.feed!r} are not {header.provenance!r}")
-    tracker, spill = Tracker(header, source.reader(live=header.live)), QuoteSpill(scratch)
+    reader, spill = source.reader(live=header.live), QuoteSpill(scratch)
+    ladders = SpilledLadders(scratch / "ladders") if options.ladders and isinstance(reader, DeepReader) else None
+    tracker = Tracker(header, reader, None if ladders is None else ladders.log)
     for chunk in _chunks(tracker, records):
         spill.add(ticks_of(chunk).with_columns(event=pl.col("fixture_id").cast(pl.String)))
+        if ladders is not None:
+            ladders.flush(options.chunk_rows)
     account = ImportStats(options.lenient)
     account.messages = tracker.messages
     for reason, count in (*tracker.unreadable.items(), *tracker.arrival.counts.items()):
@@ -419,7 +458,7 @@ def normalise_capture(source: Source, files: Mapping[str, Path], options: Option
             account.note(reason, count)
     kickoff, fixtures = _kickoffs(source, tracker)
     return SourceData(
-        parts=_parts(spill, options),
+        parts=_parts(spill, ladders, options),
         fixtures=tuple(fixture for fixture in fixtures if str(fixture.fixture_id) in spill.rows_of),
         account=account,
         provenance=header.provenance,
@@ -472,7 +511,8 @@ def _kickoffs(source: Source, tracker: Tracker) -> tuple[KickoffKind, list[Fixtu
     return KickoffKind.ACTUAL, [own.model_copy(update={"scheduled_ts_ms": first[own.fixture_id]}) for own in fixtures]
 
 
-def _parts(spill: QuoteSpill, options: Options) -> Iterator[pl.DataFrame]:
+def _parts(spill: QuoteSpill, ladders: SpilledLadders | None, options: Options) -> Iterator[SourcePart]:
     ids = {event: int(event) for event in spill.rows_of}
     for batch in batches(spill.rows_of, ids, options.chunk_rows):
-        yield spill.rows(batch).select(*TICKS).sort("fixture_id", "tick_seq", "side")
+        ticks = spill.rows(batch).select(*TICKS).sort("fixture_id", "tick_seq", "side")
+        yield SourcePart(ticks, ladders=None if ladders is None else ladders.rows(batch, ticks))

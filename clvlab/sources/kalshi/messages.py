@@ -30,6 +30,7 @@ from clvlab.sources.exchange import (
     names_of,
     number,
 )
+from clvlab.sources.ladders import LadderSink, share_offers
 from clvlab.sources.shares import (
     ListedShare,
     Trade,
@@ -153,6 +154,14 @@ class _Ladder:
             self.market.quote("yes", yes, ts_ms)
             self.market.quote("no", no, ts_ms)
 
+    def state_ladders(self, ladders: LadderSink) -> None:
+        """State the ladders of the ticker's sides: a bid for the contrary is an ask."""
+        sides = {"yes": "no", "no": "yes"} if self.own_side is None else {self.own_side: "no"}
+        for side, contrary in sides.items():
+            bids = {} if self.sid is None else self.bids[contrary]
+            asks = sorted((WHOLE - price, size) for price, size in bids.items())
+            ladders.put((self.market.fixture_id, self.market.market_key, side), self.market.ts_ms, *share_offers(asks))
+
 
 class KalshiReader:
     """Reads messages of the channel ``orderbook_delta``, and REST's answers among them.
@@ -167,6 +176,10 @@ class KalshiReader:
         self._ladders: dict[str, _Ladder] = {}
         self._seqs: dict[int, int] = {}
         self._named_ms: int | None = None
+        self._sink: LadderSink | None = None
+
+    def keep_ladders(self, ladders: LadderSink) -> None:
+        self._sink = ladders
 
     @property
     def tickers(self) -> dict[str, int]:
@@ -208,6 +221,9 @@ class KalshiReader:
                 _add(ladder.bids[change[0]], *change[1:])
             ladder.quote(ts_ms)
             touched.append(ladder)
+        if self._sink is not None:
+            for own in touched:
+                own.state_ladders(self._sink)
         markets = {(own.market.fixture_id, own.market.market_key): own.market for own in touched}
         states = [market.move(in_running=False) for market in markets.values()]
         return [state for state in states if state is not None]
@@ -231,6 +247,8 @@ class KalshiReader:
                 ladder.sid = None
                 ladder.quote(0)
                 ladder.market.forget()
+                if self._sink is not None:
+                    ladder.state_ladders(self._sink)
                 forgotten.add((ladder.market.fixture_id, ladder.market.market_key))
         return forgotten
 

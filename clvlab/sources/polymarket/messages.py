@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Literal, TypedDict
 
 import orjson
@@ -15,6 +16,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.sources.capture.source import Source
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.exchange import MARKET_KEY, WHOLE, Quote, ShareMarket, State, match_sides, millionths, names_of, number
+from clvlab.sources.ladders import LadderSink, share_offers
 
 # Books of Polymarket's assets: full ones, and changes of their levels, from the feed or from files.
 #
@@ -28,12 +30,15 @@ Level = tuple[bool, int]  # whether it is a bid, and its price
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A message about an asset: all of its levels (``book``), some of them (``changes``), or its end (``over``)."""
+    """A message about an asset: all of its levels (``book``), some of them (``changes``), or its end (``over``).
+
+    ``levels`` has the number of shares at each level, 0 at an emptied one.
+    """
 
     asset: str
     ts_ms: int
     kind: str
-    levels: Mapping[Level, bool] = field(default_factory=dict)
+    levels: Mapping[Level, Decimal] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -48,18 +53,18 @@ class _Book:
     is_known: bool = False
     since_ms: int = 0
     last_ms: int = 0
-    _levels: dict[Level, tuple[bool, int]] = field(default_factory=dict)
+    _levels: dict[Level, tuple[Decimal, int]] = field(default_factory=dict)
 
     def take(self, change: Change) -> None:
         if change.kind == "over":
             self.forget()
         elif change.kind == "book" and change.ts_ms >= self.last_ms:
             self.is_known, self.since_ms = True, change.ts_ms
-            self._levels = {level: (full, change.ts_ms) for level, full in change.levels.items()}
+            self._levels = {level: (size, change.ts_ms) for level, size in change.levels.items()}
         elif change.kind == "changes" and self.is_known and change.ts_ms >= self.since_ms:
-            for level, full in change.levels.items():
-                if change.ts_ms >= self._levels.get(level, (False, 0))[1]:
-                    self._levels[level] = full, change.ts_ms
+            for level, size in change.levels.items():
+                if change.ts_ms >= self._levels.get(level, (0, 0))[1]:
+                    self._levels[level] = size, change.ts_ms
         self.last_ms = max(self.last_ms, change.ts_ms)
 
     def forget(self) -> None:
@@ -75,19 +80,32 @@ class _Book:
     def _best(self) -> Quote | None:
         if not self.is_known:
             return None
-        full = [level for level, (is_full, _) in self._levels.items() if is_full]
+        full = [level for level, (size, _) in self._levels.items() if size]
         bids, asks = [price for is_bid, price in full if is_bid], [price for is_bid, price in full if not is_bid]
         return Quote(max(bids, default=0), min(asks, default=WHOLE))
+
+    def state_ladders(self, ladders: LadderSink) -> None:
+        """State the ladders of the asset's sides; a bid for it is an ask for the sides that win where it loses."""
+        for side, opposite in self.sides:
+            asks = [
+                (WHOLE - price if is_bid else price, size)
+                for (is_bid, price), (size, _) in self._levels.items()
+                if size and is_bid == opposite
+            ]
+            key = self.market.fixture_id, self.market.market_key, side
+            ladders.put(key, self.market.ts_ms, *share_offers(sorted(asks)))
 
 
 class AssetBooks:
     """Books of assets, and ``markets`` as side -> asset by fixture and key.
 
-    ``again_after_ms`` is the time after which an unmoved market is returned again; never if ``None``.
+    ``again_after_ms`` is the time after which an unmoved market is returned again; never if ``None``. ``ladders`` takes the
+    ladders, where they are kept.
     """
 
-    def __init__(self, again_after_ms: int | None = None) -> None:
+    def __init__(self, again_after_ms: int | None = None, ladders: LadderSink | None = None) -> None:
         self._again_after_ms = again_after_ms
+        self.ladders = ladders
         self._books: dict[str, _Book] = {}
         self._markets: dict[tuple[int, str], Mapping[str, str]] = {}
         self.markets: Mapping[tuple[int, str], Mapping[str, str]] = self._markets
@@ -119,12 +137,17 @@ class AssetBooks:
     def take(self, changes: Iterable[Change], in_running: Callable[[int], bool]) -> list[State]:
         """Return the states of markets after changes; ``in_running`` is asked per fixture."""
         touched: dict[tuple[int, str], ShareMarket] = {}
+        books: dict[str, _Book] = {}
         for change in changes:
             book = self._books.get(change.asset)
             if book is not None:
                 book.take(change)
                 book.quote(change.ts_ms)
+                books[change.asset] = book
                 touched[book.market.fixture_id, book.market.market_key] = book.market
+        if self.ladders is not None:
+            for book in books.values():
+                book.state_ladders(self.ladders)
         states = [
             market.move(in_running=in_running(market.fixture_id), after_ms=self._again_after_ms) for market in touched.values()
         ]
@@ -150,6 +173,8 @@ class AssetBooks:
                 book.forget()
                 book.quote(ts_ms)
                 book.market.forget()
+                if self.ladders is not None:
+                    book.state_ladders(self.ladders)
                 yield book.market
 
 
@@ -314,6 +339,9 @@ class PolymarketReader:
     def assets(self) -> dict[str, int]:
         return self._books.assets
 
+    def keep_ladders(self, ladders: LadderSink) -> None:
+        self._books.ladders = ladders
+
     @property
     def markets(self) -> Mapping[tuple[int, str], Mapping[str, str]]:
         """Side -> asset of each described market, by fixture and key."""
@@ -360,7 +388,7 @@ def book_change(asset: str, ts_ms: int, bids: Iterable[tuple[object, object]], a
         A price or a size is not valid.
     """
     ladders = ((True, bids), (False, asks))
-    levels = {(is_bid, millionths(price)): number(size) > 0 for is_bid, ladder in ladders for price, size in ladder}
+    levels = {(is_bid, millionths(price)): _size(size) for is_bid, ladder in ladders for price, size in ladder}
     return Change(asset, ts_ms, "book", levels)
 
 
@@ -374,7 +402,11 @@ def level_change(asset: str, ts_ms: int, side: str, price: object, size: object)
     """
     if side not in ("BUY", "SELL"):
         raise ValueError(f"a side is BUY or SELL, not {side!r:.80}")
-    return Change(asset, ts_ms, "changes", {(side == "BUY", millionths(price)): number(size) > 0})
+    return Change(asset, ts_ms, "changes", {(side == "BUY", millionths(price)): _size(size)})
+
+
+def _size(value: object) -> Decimal:
+    return max(number(value), Decimal(0))
 
 
 def _changes(part: ChannelMessage) -> Iterator[Change]:

@@ -18,6 +18,7 @@ import polars as pl
 from clvlab.base.times import LAST_MS, of_iso
 from clvlab.errors import SourceError
 from clvlab.packs.manifest import Capture, Gap
+from clvlab.sources.ladders import SpilledLadders
 from clvlab.sources.polymarket.messages import AssetBooks, Change, book_change, level_change
 from clvlab.sources.shares import AssetMap, StateSpill, asset_map, markets_of
 from clvlab.sources.source import ImportStats, Options, SourceData, files_below, reason_of
@@ -51,7 +52,8 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     account = ImportStats(options.lenient)
     assets = asset_map("pmxt", options)
     hours = _hours(files)
-    reading = _HoursReader(assets, options, account, StateSpill(scratch))
+    ladders = SpilledLadders(scratch / "ladders") if options.ladders else None
+    reading = _HoursReader(assets, options, account, StateSpill(scratch, ladders))
     gaps = []
     before = None
     for hour, name in hours:
@@ -107,7 +109,8 @@ class _HoursReader:
     def __init__(self, assets: AssetMap, options: Options, account: ImportStats, spill: StateSpill) -> None:
         self.spill = spill
         self._assets, self._options, self._account = assets, options, account
-        self._books = AssetBooks(again_after_ms=_AGAIN_MS)
+        ladders = None if spill.ladders is None else spill.ladders.log
+        self._books = AssetBooks(again_after_ms=_AGAIN_MS, ladders=ladders)
         for market in markets_of(assets):
             self._books.name(market.fixture_id, market.key, market.sides, market.opposite)
 
