@@ -3,11 +3,13 @@
 import re
 from urllib.parse import parse_qs, urlsplit
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clvlab as cl
+from clvlab.lab.results.bets import GradedBets
 from clvlab.lab.results.pack import Pack
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.sweep import Sweep
@@ -27,6 +29,12 @@ LEVEL, SEED = st.just(0.8), st.just(7)
 NO_LEAGUES = "packs that come with clvlab name none: tests/report/test_selection.py, tests/packs/views"
 WINDOWS = st.sampled_from([Window(end_rule="fixed_duration", duration_s=20_000), Window(market_allowlist=("1X2",))])
 TOTALS = "OVERUNDER_PARTICIPANT_GOALS"
+PLACED = pl.DataFrame(
+    [
+        {"time": "2026-01-02T09:00Z", "fixture": str(FIXTURE + k), "market": "1X2", "side": "home", "price": "2", "stake": "10"}
+        for k in range(8)
+    ]
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +44,7 @@ def lab(tmp_path_factory):
         made.both, made.whole = (made.compete(pack, BOTH) for pack in ("starter", "season"))
         made.season = made.compete("season", BOTH, fixtures=range(FIXTURE, FIXTURE + 100))
         made.drift, made.baseline = made.backtest("starter", "cumulative-drift"), made.backtest("starter")
+        made.bets = made.grade_bets(PLACED, "starter")
         made.booked = tmp_path_factory.mktemp("packs") / "booked"
         write_booked(made.booked)
         yield made
@@ -120,6 +129,29 @@ FACES = {
         lambda lab, **given: said(lab.season.regress(**{"formula": "clv_bps ~ odds", "agent_id": BOTH[1]} | given)),
         {"formula": st.sampled_from(["clv_bps ~ side", "edge_pct ~ odds"]), "agent_id": st.just(BOTH[0]), "level": LEVEL},
     ),
+    "executable": Face(
+        parameters(Result.executable, "self"),
+        lambda lab, **given: said(lab.season.executable(**{"agent_id": BOTH[1]} | given)),
+        {
+            "stake": st.just(80),
+            "delay_s": st.just(60),
+            "commission": st.just("kalshi"),
+            "max_age_s": st.just(1),
+            "agent_id": st.just(BOTH[0]),
+            "level": LEVEL,
+        },
+    ),
+    "executable of a sheet": Face(
+        parameters(TearSheet.executable, "self"),
+        lambda lab, **given: said(lab.drift.tear_sheet(resamples=20, draws=2).executable(**given)),
+        {"stake": st.just(80), "delay_s": st.just(60), "commission": st.just("kalshi"), "max_age_s": st.just(1)},
+    ),
+    "executable bets": Face(
+        parameters(GradedBets.executable, "self"),
+        lambda lab, **given: said(lab.bets.executable(**given)),
+        {"stake": st.just(80), "delay_s": st.just(3_600), "commission": st.just("kalshi"), "max_age_s": st.just(1)},
+        apart={"agent_id": "bets have one agent", "level": "as for Result.executable; the bets are on few fixtures"},
+    ),
     "only": Face(
         parameters(TearSheet.only, "self"),
         part,
@@ -196,6 +228,7 @@ def test_every_setting_makes_a_difference(lab, face, name, data):
 
 RUN, PLAYED, INSTANCE = "/runs/{run_id}/decisions", "/competitions/{competition_id}/events", "/agents/instances/{instance_id}"
 PAGED = {"cursor": ..., "limit": 1}
+TAKING = "/runs/{run_id}/executable"
 FILTERS = {
     "/leaderboard": {"after_rank": 1, "causality": "transcript", "knowledge": "live", "owner": BOB, "grouped": "true", **PAGED},
     "/competitions": {"status": "DRAFT", "owner": BOB, "pack_id": "season", **PAGED},
@@ -216,10 +249,11 @@ FILTERS = {
         "sort": "-clv",
         **PAGED,
     },
+    TAKING: {"stake": 80, "delay_s": 60, "commission": "kalshi", "max_age_s": 1, "agent_id": "cumulative-drift"},
     "/log/entries": {"since": 1, "limit": 1},
     "/log/consistency": {"first": 1, "second": 3},
 }
-BESIDE = {"/log/consistency": {"first": 2, "second": 4}}
+BESIDE = {"/log/consistency": {"first": 2, "second": 4}, TAKING: {"agent_id": "baseline"}}
 FILTERED = [(path, name) for path, filters in FILTERS.items() for name in filters]
 
 

@@ -393,3 +393,74 @@ class RunListResponse(Answer):
 
     runs: list[RunSummary]
     next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; `null` at the end.")]
+
+
+# What taking offers would have paid.
+
+
+class WaterfallStep(Answer):
+    """One step from the line to the money, per stake ordered or per stake filled, with intervals over fixtures."""
+
+    step: Literal["line", "taken", "delayed", "commission", "settled"]
+    per: Annotated[Literal["ordered", "filled"], Field(description="Per stake ordered, what is not filled counts as 0.")]
+    orders: int
+    fixtures: int
+    stake: Annotated[float, Field(description="Sum of the stakes, in the unit of the venue.")]
+    mean_bps: Annotated[float | None, Field(description="Profit divided by payout, in bps of probability.")]
+    low_bps: Annotated[float | None, Field(description="`null` with fewer than 5 fixtures.")]
+    high_bps: float | None
+    edge_pct: Annotated[float | None, Field(description="Profit in percent of the stake.")]
+    edge_low: float | None
+    edge_high: float | None
+
+
+class _CurvePoint(Answer):
+    filled: Annotated[float, Field(ge=0, le=1, description="Share of the stakes that is filled.")]
+    mean_bps: Annotated[float | None, Field(description="After commission, per stake ordered, in bps of probability.")]
+    low_bps: float | None
+    high_bps: float | None
+    filled_bps: Annotated[float | None, Field(description="The same per stake filled.")]
+    filled_low: float | None
+    filled_high: float | None
+
+
+class DelayPoint(_CurvePoint):
+    """The means at one delay."""
+
+    delay_s: float
+
+
+class StakePoint(_CurvePoint):
+    """The means at one stake."""
+
+    stake: float
+
+
+class ExecutableResponse(Answer):
+    """What the scored decisions of an agent would have paid by taking offers. It is no score, and does not rank."""
+
+    run_id: str
+    agent_id: str
+    rule: Annotated[str, Field(description="Version of the rule of fills.")]
+    basis: Annotated[
+        Literal["depth", "quoted price, size unknown"] | None,
+        Field(description="What is taken; `null` if there is nothing to take, and `why` says so."),
+    ]
+    why: str | None
+    stake: float
+    delay_s: float
+    commission: Annotated[str, Field(description="The formula in words.")]
+    commission_source: str | None
+    commission_since: str | None
+    max_age_s: float
+    level: float
+    orders: int
+    outcomes: Annotated[dict[str, int], Field(description="Number of orders by what became of them.")]
+    unscored: Annotated[dict[str, int], Field(description="Number of decisions that are no orders, by reason.")]
+    crossed: Annotated[
+        int, Field(description="Orders that took offers of a market whose best offers together cost less than they pay.")
+    ]
+    line: Annotated[str, Field(description="The result in one sentence.")]
+    summary: list[WaterfallStep]
+    delays: list[DelayPoint]
+    stakes: Annotated[list[StakePoint], Field(description="Empty where sizes are not known.")]

@@ -21,7 +21,7 @@ from clvlab.api.backtests import (
     MedianStatistics,
     StoredReport,
 )
-from clvlab.api.runs import JobState
+from clvlab.api.runs import ExecutableResponse, JobState
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.jobs import CANCELLED, OVER, Jobs
 from clvlab.arena.pages import page_of
@@ -37,16 +37,19 @@ from clvlab.errors import (
     PackReplayError,
     RunFailedError,
     TransitionError,
+    UnknownAgentError,
     UnknownBacktestError,
     UnknownRunError,
 )
 from clvlab.packs.catalog import Catalog
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.canonical import sha256
+from clvlab.report.executable import Executable
 from clvlab.report.figures import Figure
 from clvlab.report.tearsheet import TearSheet, tear_sheet_page
 from clvlab.runs.run import Run, backtest_id, reopen, run_id_of
 from clvlab.runs.spec import ReplaySpec
+from clvlab.statistics.commissions import commission_of
 from clvlab.store import jobs as job_rows
 from clvlab.store import reports, runs
 from clvlab.store.database import Connection, Database
@@ -349,6 +352,35 @@ class BacktestReports:
         report = self.report(backtest_id)
         named = report["run_id"], report["evidence_hash"], report["pack_id"]
         return self._sheets.get(named, lambda: tear_sheet_page(self._sealed_run(*named)))
+
+    def executable(
+        self, run_id: str, agent_id: str | None, *, stake: float, delay_s: float, commission: str, max_age_s: float
+    ) -> ExecutableResponse:  # fmt: skip
+        """Return what the decisions of one agent of a sealed run would have paid by taking offers. Blocks.
+
+        Raises
+        ------
+        StatisticsError
+            A value is out of its range, or the venue is unknown.
+        UnknownAgentError
+            The run does not have the agent, or it has several and none is named.
+        UnknownRunError, UnknownPackError, PackTamperedError
+            As for ``tear_sheet``.
+        """
+        commission_of(commission)  # refused before anything is read
+        with self.database.read() as connection:
+            row = require(runs.row(connection, run_id), run_id)
+        if row["status"] != RunStatus.SEALED:
+            raise UnknownRunError(f"run {run_id!r} is not sealed")
+        performed = self._sealed_run(run_id, str(row["evidence_hash"]), str(row["pack_id"]))
+        agents = [agent["agent_id"] for agent in performed.started["agents"]]
+        if agent_id is None and len(agents) == 1:
+            agent_id = agents[0]
+        if agent_id not in agents:
+            raise UnknownAgentError(f"run {run_id} has no agent {agent_id!r:.200}: name one of {', '.join(agents)}")
+        own = performed if len(agents) == 1 else performed.part(agent_id)
+        found = Executable(own, stake, delay_s, commission, max_age_s)
+        return cast("ExecutableResponse", {"run_id": run_id, "agent_id": agent_id, **found.facts()})
 
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         with self.database.read() as connection:

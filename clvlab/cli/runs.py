@@ -17,7 +17,7 @@ from clvlab.cli.progress import bar, interruptible, stages
 from clvlab.errors import EvidenceError, UnknownPackError
 from clvlab.report import run_list
 from clvlab.report.run_list import DEFAULT_RUNS, differences_from_first, find_run
-from clvlab.words import counted
+from clvlab.words import counted, tally
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from rich.table import Table
@@ -115,34 +115,53 @@ def report(
     run: RunName,
     page: Annotated[Path | None, typer.Option("--html", help="Write the tear sheet to this file as a page of its own.")] = None,
     pack: Annotated[str | None, typer.Option(help="Pack of the run; the catalog's of its content hash by default.")] = None,
+    stake: Annotated[
+        float | None, typer.Option(help="Say what taking offers for this stake would have paid; no score.")
+    ] = None,
+    delay_s: Annotated[
+        float | None, typer.Option(help="Seconds from decision to execution, 1 by default; with --stake.")
+    ] = None,
+    commission: Annotated[
+        str | None, typer.Option(help="Rate on net winnings, or betfair, kalshi, polymarket; with --stake.")
+    ] = None,
     runs_folder: RunsFolderOption = run_list.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Show the report of a sealed run again, or write its tear sheet as one HTML page."""
     from clvlab.arena.runs import bundles
+    from clvlab.report.executable import DELAY_S, Executable
     from clvlab.report.headline import headline_of
     from clvlab.report.tearsheet import tear_sheet_page
     from clvlab.runs import run_folder
     from clvlab.runs.run import content_hash_of, reopen
 
+    goes_with("--stake", stake is not None, delay_s=delay_s is not None, commission=commission)
     path = run_list.find_run(run, runs_folder)
     with interruptible(lambda: "no page was written"), err.status("reading the run"):
         sealed, receipts = bundles.read_stored(path)
         try:
             performed = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
             found, made = headline_of(performed), performed.report
+            taken = None
+            if stake is not None:
+                delay = DELAY_S if delay_s is None else delay_s
+                taken = Executable(performed, stake, delay, "0" if commission is None else commission)
         except EvidenceError as error:
             raise EvidenceError(
                 f"{str(path)!r} can't be read: {error}; {command('verify', path)} says what is wrong"
             ) from error
         if page is not None:
-            text = tear_sheet_page(performed)
+            text = tear_sheet_page(performed, taken)
             with written_file(page) as whole:
                 whole.write(text.encode())
     if as_json:
-        print_json({**made, "headline": found.facts()} | ({"page": str(page)} if page else {}))
+        executable = {} if taken is None else {"executable": taken.facts()}
+        print_json({**made, "headline": found.facts()} | executable | ({"page": str(page)} if page else {}))
         return
     show_report(made, found)
+    if taken is not None:
+        say(f"Would it have paid? {taken.line}; no score")
+        say(tally(taken.counts))
     if page is not None:
         out.print(f"Wrote {plain(str(page))}; open it in a browser")
 

@@ -37,6 +37,7 @@ from clvlab.api.leaderboard import LeaderboardResponse, MeResponse
 from clvlab.api.packs import PackFixturesResponse, ReplayPackInfo, ReplayPackListResponse, UploadedPack, UploadedPackList
 from clvlab.api.runs import (
     DecisionListResponse,
+    ExecutableResponse,
     InspectorRecord,
     JobState,
     LogStanding,
@@ -108,6 +109,8 @@ class Client(HttpCaller):
     >>> report = client.wait_for_report(whole["backtest_id"])
     >>> report["n_fixtures"], report["statistics"]["clv_bps"]["n_clusters"], "<svg" in client.tear_sheet(whole["backtest_id"])
     (12, 12, True)
+    >>> client.executable(report["run_id"], stake=25, commission="betfair")["basis"]
+    'quoted price, size unknown'
     >>> client.progress(report["run_id"])["status"], [told["status"] for told in client.follow(report["run_id"])]
     ('sealed', ['sealed'])
     >>> claim = client.log_standing(report["run_id"])["claim"]
@@ -369,6 +372,13 @@ class Client(HttpCaller):
     def tear_sheet(self, backtest_id: str) -> str:
         """Read the tear sheet of a backtest: one page of HTML, without scripts or requests."""
         return self._bytes("backtests", backtest_id, "tear-sheet").decode()
+
+    def executable(self, run_id: str, agent_id: str | None = None, **how: float | str) -> ExecutableResponse:
+        """Read what the decisions of an agent would have paid by taking offers; it is no score.
+
+        ``how`` is ``stake``, ``delay_s``, ``commission`` (a rate or a venue) and ``max_age_s``.
+        """
+        return self._get(ExecutableResponse, "runs", run_id, "executable", agent_id=agent_id, **how)
 
     def packs(self) -> ReplayPackListResponse:
         """List the packs of the catalog."""

@@ -468,6 +468,7 @@ def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
 
 
 _TOP, _FLOOR, _HEIGHT = 22, 146, 166
+_CURVE_EDGE = 0.08
 
 
 def cumulative_line(
@@ -513,6 +514,53 @@ def cumulative_line(
     rules = _rules([(value, y(value)) for value in round_steps(least, most, 3)])
     label = f"{title} by date: {amount(totals[-1], unit)} at the end"
     return picture(label, _HEIGHT, head, stretch(_FLOOR + 2, *paths), *rules, *_dates(first, last, _HEIGHT - 4))
+
+
+def band_line(
+    labels: Sequence[str],
+    means: Sequence[float | None],
+    lows: Sequence[float | None],
+    highs: Sequence[float | None],
+    *,
+    unit: str = "bps",
+    title: str,
+) -> Html:
+    """Draw means at evenly spaced settings, and their intervals; empty without two means.
+
+    Examples
+    --------
+    >>> drawn = band_line(["0", "1", "5"], [3.0, 1.0, -2.0], [1.0, None, -4.0], [5.0, None, 0.0], title="By delay")
+    >>> drawn.count("<circle"), "By delay: +3 bps at 0, -2 bps at 5" in drawn, band_line(["0"], [1.0], [None], [None], title="")
+    (3, True, Html(''))
+    """
+    known = [
+        (number / max(len(labels) - 1, 1), label, mean, low, high)
+        for number, (label, mean, low, high) in enumerate(zip(labels, means, lows, highs, strict=True))
+        if mean is not None
+    ]
+    if len(known) < 2:
+        return Html("")
+    least, most = scale([bound for _, _, *bounds in known for bound in bounds])
+
+    def y(value: float) -> float:
+        return _FLOOR - (_FLOOR - _TOP - 12) * (value - least) / (most - least)
+
+    def at(place: float) -> float:
+        return _CURVE_EDGE + (1 - 2 * _CURVE_EDGE) * place
+
+    points = [
+        part
+        for place, label, mean, low, high in known
+        for part in (
+            *([line(at(place), y(low), at(place), y(high), BLUE, 2.5)] if low is not None and high is not None else []),
+            dot(at(place), y(mean), hollow=low is None or high is None, radius=3.5),
+            text(at(place), _HEIGHT - 4, label, quiet=True),
+        )
+    ]
+    first, last = known[0], known[-1]
+    label = f"{title}: {amount(first[2], unit)} at {first[1]}, {amount(last[2], unit)} at {last[1]}"
+    rules = _rules([(value, y(value)) for value in round_steps(least, most, 3)])
+    return picture(label, _HEIGHT, text(0, 11, f"{title}, {unit}", anchor="start", bold=True), *rules, *points)
 
 
 def fall_area(

@@ -16,10 +16,11 @@ from clvlab.report import breakdowns
 from clvlab.report.bankrolls import BankrollFan, bankroll_of
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
+from clvlab.report.executable import AGE_S, DELAY_S, STAKE, Executable, listed_values
 from clvlab.report.export import Exportable, check_settings
 from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Figure, Settlement, Sheet, figures, line, settlement
 from clvlab.report.headline import edge_bar, key_figures
-from clvlab.report.html import Html, card, page
+from clvlab.report.html import Html, card, page, render
 from clvlab.report.moved_lines import APART, mean_rows, moved_lines
 from clvlab.report.plots import Plots
 from clvlab.report.power import PowerResult, mean_power, mean_ruler
@@ -60,8 +61,8 @@ from clvlab.words import REASONS, counted, interval, market_names
 _PART = "chosen from a larger run"
 
 
-def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
-    """Show a tear sheet with its pictures."""
+def sheet_html(sheet: Sheet, pictures: list[Html], executable: Executable | None = None) -> Html:
+    """Show a tear sheet with its pictures, and what taking offers would have paid."""
     clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
     ruler, ruled = mean_ruler(sheet.sums["clv"], MEASURES["clv"], sheet.level)
     scored, settled = sheet.scored, sheet.settled
@@ -102,7 +103,12 @@ def sheet_html(sheet: Sheet, pictures: list[Html]) -> Html:
         calibrations={title: found for title, found in calibrations.items() if found},
         moved=mean_rows(sheet.moved_lines, sheet.level),
         apart=APART,
+        executable=_would_have_paid(executable or Executable(sheet.source, level=sheet.level, selection=sheet.selection)),
     )
+
+
+def _would_have_paid(found: Executable) -> Html:
+    return Html("") if found.why else render("executable.html", **listed_values(found))
 
 
 def _is_mean(name: str) -> bool:
@@ -335,6 +341,19 @@ class TearSheet(Exportable):
         )  # fmt: skip
 
     @names_checked
+    def executable(
+        self, *, stake: float = STAKE, delay_s: float = DELAY_S, commission: float | str = 0.0, max_age_s: float = AGE_S
+    ) -> Executable:  # fmt: skip
+        """Return what the selected decisions would have paid by taking offers; see ``Result.executable``.
+
+        Raises
+        ------
+        StatisticsError
+            A value is out of its range, or the venue is unknown.
+        """
+        return Executable(self.source, stake, delay_s, commission, max_age_s, self.level, selection=self.selection)
+
+    @names_checked
     def power(self, edge: float | None = None, *, by: str = "clv") -> PowerResult:
         """Return how many more fixtures would show an edge, at the error of a mean of this sheet.
 
@@ -464,8 +483,10 @@ class TearSheet(Exportable):
 # The tear sheet as a page.
 
 
-def tear_sheet_page(performed: Run) -> str:
+def tear_sheet_page(performed: Run, executable: Executable | None = None) -> str:
     """Return the tear sheet of a backtest of one agent as one HTML page, without scripts and requests.
+
+    ``executable`` is what taking offers would have paid, with other settings than the default ones.
 
     It works under ``Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src data:``.
 
@@ -486,7 +507,10 @@ def tear_sheet_page(performed: Run) -> str:
         "manifest": report["manifest_hash"],
     }
     spread, sealed = card("spread.html", spread=_spread(sheet)), card("sealed.html", run=run, checks=report["checks"])
-    return page(f"Tear sheet of {sheet.agent_id} on {report['pack_id']}", sheet._repr_html_() + spread + sealed)
+    return page(
+        f"Tear sheet of {sheet.agent_id} on {report['pack_id']}",
+        sheet_html(sheet, sheet.plot.svgs(), executable) + spread + sealed,
+    )
 
 
 def _spread(sheet: TearSheet) -> str:

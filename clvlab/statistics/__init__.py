@@ -26,7 +26,7 @@ from clvlab.statistics.clusters import (
 from clvlab.statistics.delays import Delay, delay
 from clvlab.statistics.families import Family, family_of
 from clvlab.statistics.formulas import Formula, parse_formula
-from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
+from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means, weighted_mean
 from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.paths import known_moves, path_slopes, price_points
 from clvlab.statistics.permutation import Permutation, permute_fixtures, sign_flip_p_values
@@ -87,5 +87,6 @@ __all__ = [
     "stakes",
     "sum_by_cluster",
     "training_edge",
+    "weighted_mean",
     "wilson_interval",
 ]

@@ -7,7 +7,7 @@ Bell and McCaffrey (2002), Survey Methodology 28(2). Kish (1965), "Survey Sampli
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -164,6 +164,26 @@ def cluster_mean(values: pl.Series, clusters: pl.Series, *, level: float = 0.95)
     (3.91, 1.45, 11, 6, 4.8)
     """
     return estimates(sum_by_cluster(values, clusters)[0], level=level)[0]
+
+
+def weighted_mean(values: pl.Series, weights: pl.Series, clusters: pl.Series, *, level: float = 0.95) -> Estimate:
+    """Return the estimate of a weighted mean, such as a return for each unit of stake: the ratio of two sums over clusters.
+
+    Its error is that of the ratio, linearised, so weights may depend on values. Rows without a value or a weight are left out;
+    ``n`` counts the others. There is no design effect.
+
+    Examples
+    --------
+    >>> found = weighted_mean(pl.Series([1.0, 4.0, None]), pl.Series([3.0, 1.0, 2.0]), pl.Series([1, 2, 2]))
+    >>> found.mean, found.n, found.n_clusters
+    (1.75, 2, 2)
+    """
+    frame = pl.DataFrame({"value": values, "weight": weights, "cluster": clusters}).drop_nulls().filter(pl.col("weight") > 0)
+    value, weight = (frame[name].cast(pl.Float64).to_numpy() for name in ("value", "weight"))
+    place = np.unique(frame["cluster"].to_numpy(), return_inverse=True)[1]
+    parts = [np.bincount(place, part).astype(np.float64)[:, None] for part in (value * weight, weight, value * value * weight)]
+    found = estimates(Clusters(*parts), level=level)[0]
+    return replace(found, n=frame.height, design_effect=None, effective_n=None)
 
 
 def group_means(values: pl.Series, clusters: pl.Series, groups: pl.Series, *, level: float = 0.95) -> pl.DataFrame:

@@ -135,6 +135,7 @@ PAGES = (
             f"{_SHEETS}.bankrolls.BankrollFan",
             f"{_SHEETS}.power.PowerResult",
             f"{_SHEETS}.regression.RegressionResult",
+            f"{_SHEETS}.executable.Executable",
             f"{_SHEETS}.moved_lines.MovedLines",
             "clvlab.statistics.verdict.Verdict",
             f"{_SHEETS}.html.Html",
@@ -144,7 +145,7 @@ PAGES = (
         "statistics",
         "Statistics",
         "Means, shares and nulls over fixtures, which are what is independent; they take series and frames of any origin.",
-        ("clvlab.statistics:*", "clvlab.statistics.moved_lines:*"),
+        ("clvlab.statistics:*", "clvlab.statistics.moved_lines:*", "clvlab.statistics.commissions.Commission"),
     ),
     ApiPage(
         "verify",

@@ -210,6 +210,8 @@ def _of_runs(shell: Shell) -> None:
     call(f"verify {first.name} --require love")
     call(f"report {first.name} --json")
     call(f"report {first.name}")
+    call(f"report {first.name} --stake 25 --commission betfair")
+    call(f"report {first.name} --commission betfair")
     call("report nowhere")
     call("compare --pack starter baseline cumulative-drift --json")
     call("compare nowhere")

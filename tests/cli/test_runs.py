@@ -165,6 +165,21 @@ def test_a_report_writes_the_tear_sheet_as_a_page(made):
     assert ids[1] in page
 
 
+def test_a_report_says_what_taking_offers_would_have_paid(made):
+    folder, ids = made
+
+    code, out, err = clvlab(folder, "report", ids[1][:12], "--stake", "25", "--delay-s", "5", "--html", "taken.html")
+    told = json.loads(clvlab(folder, "report", ids[1][:12], "--stake", "25", "--commission", "kalshi", "--json")[1])
+
+    assert code == 0, err
+    assert "Would it have paid? " in out
+    assert "orders of 25, 5 s after the decision" in out
+    assert "orders of 25, 5 s after the decision" in (folder / "taken.html").read_text("utf-8").replace("\xa0", " ")
+    assert told["executable"]["commission"].startswith("kalshi")
+    assert clvlab(folder, "report", ids[1][:12], "--commission", "kalshi")[0] == 2
+    assert "0.01 to 10,000,000" in clvlab(folder, "report", ids[1][:12], "--stake", "0")[2]
+
+
 def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch):
     from clvlab.arena import installation
 

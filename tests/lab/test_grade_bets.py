@@ -373,3 +373,16 @@ def test_a_file_of_names_finds_teams_that_the_pack_calls_otherwise(tmp_path):
     file.write_text("teams = [['Birch North']]")
     with pytest.raises(SourceError, match=r"two names or more, .* not \['Birch North'\]"):
         grade(*bets, team_aliases=str(file))
+
+
+def test_what_bets_would_have_paid_is_at_their_own_stakes(graded):
+    own, flat = graded.executable(delay_s=0), graded.executable(stake=3, delay_s=0)
+
+    staked = {(row["fixture_id"], row["side"]): row["stake"] for row in own.frame.iter_rows(named=True)}
+    assert staked[90000000, "part1"] == 25.5
+    assert staked[90000000, "draw"] == 10
+    assert set(flat.frame["stake"]) == {3.0}
+    assert "their own stakes" in own.line
+    assert own.frame["odds"].equals(flat.frame["odds"])
+    by_hand = own.frame.select((pl.col("delayed_pct") * pl.col("stake_filled")).sum() / pl.col("stake").sum()).item()
+    assert own.means["delayed", "ordered"][1].mean == pytest.approx(by_hand)

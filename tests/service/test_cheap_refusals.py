@@ -176,6 +176,7 @@ FULL = {
     "upload": (lambda served: served.alice.post(UPLOADS, content=b"PK"), 0),
     "verify": (post("/runs/x/verify", by="nobody"), 0),
     "tear sheet": (get("/backtests/x/tear-sheet"), 0),
+    "executable": (get("/runs/x/executable"), 0),
     "demo": (post("/demo/run", by="nobody"), 0),
     "decisions": (get("/runs/x/decisions"), 0),
     "evidence": (get("/runs/x/evidence"), 0),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from clvlab.agents.registry import of_sealed_config
 from clvlab.agents.template import Template
+from clvlab.base.names import names_checked
 from clvlab.bets.columns import Meaning
 from clvlab.bets.grades import FLAGS, BetRows, GradingPlan
 from clvlab.lab.results.result import Result
@@ -18,6 +19,9 @@ from clvlab.report.headline import spelt_mean
 from clvlab.report.html import Html, card
 from clvlab.runs.run import Run
 from clvlab.words import counted, plus
+
+if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from clvlab.report.executable import Executable
 
 _MAX_ROWS = 12
 
@@ -85,6 +89,26 @@ class GradedBets(Result):
     def by_book(self) -> pl.DataFrame:
         """One row per bookmaker of the record: bets, scored bets, mean CLV, mean edge by tape and by bettor, and intervals."""
         return self._rows.by_book
+
+    @names_checked
+    def executable(
+        self, *, stake: float | None = None, delay_s: float = 1.0, commission: float | str = 0.0, max_age_s: float = 900,
+        agent_id: str | None = None, level: float = 0.95,
+    ) -> Executable:  # fmt: skip
+        """Return what the bets would have paid by taking offers; see ``Result.executable``.
+
+        Without a ``stake``, each bet has its own, which the record states in the venue's unit; bets on one side at one tick are
+        one order with the sum of their stakes.
+        """
+        from clvlab.report.executable import Executable
+
+        if stake is not None:
+            return super().executable(
+                stake=stake, delay_s=delay_s, commission=commission, max_age_s=max_age_s, agent_id=agent_id, level=level
+            )
+        return Executable(
+            self._part(agent_id), delay_s=delay_s, commission=commission, max_age_s=max_age_s, level=level, own_stakes=True
+        )
 
     @property
     def params(self) -> dict[str, Any]:

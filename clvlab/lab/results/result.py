@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits f
     from clvlab.report.bankrolls import BankrollFan
     from clvlab.report.cards import AuditReport, Report, Scores
     from clvlab.report.comparison import Comparison, Leaderboard
+    from clvlab.report.executable import Executable
     from clvlab.report.moved_lines import MovedLines
     from clvlab.report.plots import Plots
     from clvlab.report.power import PowerResult
@@ -320,6 +321,51 @@ class Result(Exportable):
         from clvlab.report.moved_lines import MovedLines
 
         return MovedLines(self._part(agent_id), level)
+
+    @names_checked
+    def executable(
+        self, *, stake: float = 10.0, delay_s: float = 1.0, commission: float | str = 0.0, max_age_s: float = 900,
+        agent_id: str | None = None, level: float = 0.95,
+    ) -> Executable:  # fmt: skip
+        """Return what the scored decisions of one agent would have paid if each had taken the offers of its market.
+
+        Each decision is an order that takes offers level by level, up to what was there; the rest is not filled. An order never
+        waits in a queue. Without offers by level in the pack, the whole stake is filled at the best price quoted, and labelled
+        so; without prices there is nothing. It is no score, and does not rank.
+
+        Parameters
+        ----------
+        stake
+            Stake of each order in the unit of the venue, 0.01 to 10,000,000.
+        delay_s
+            Seconds from decision to execution, 0 to 3,600.
+        commission
+            Rate on the net winnings of a market, such as 0.05; or ``betfair``, ``kalshi`` or ``polymarket`` for a formula of
+            ``clvlab.statistics.commissions.VENUES``.
+        max_age_s
+            Seconds after which a market is unknown, and fills nothing, if its ladders and ticks say nothing.
+        agent_id
+            Optional if there is one agent.
+        level
+            Level of the intervals, above 0 and below 1.
+
+        Raises
+        ------
+        UnknownAgentError, UnknownPackError
+            As for ``tear_sheet``.
+        StatisticsError
+            A value is out of its range, or the venue is unknown.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> found = backtest("starter", "cumulative-drift").executable(stake=10, commission=0.05)
+        >>> found.basis, found.summary["step"].unique(maintain_order=True).to_list()
+        ('quoted price, size unknown', ['line', 'taken', 'delayed', 'commission'])
+        """
+        from clvlab.report.executable import Executable
+
+        return Executable(self._part(agent_id), stake, delay_s, commission, max_age_s, level)
 
     @names_checked
     def explore(

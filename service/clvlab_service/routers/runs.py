@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, TypeAdapter
 
 from clvlab.api.runs import (
     DecisionListResponse,
+    ExecutableResponse,
     InspectorRecord,
     JobState,
     LogStanding,
@@ -26,8 +27,9 @@ from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.arena.runs.runs import Part, RunFilter
 from clvlab.arena.tables import PAGE
 from clvlab.report.browser.page import page_policy, verifier_page
+from clvlab.report.executable import AGE_S, DELAY_S, MAX_DELAY_S, MAX_STAKE, MOST_AGE_S, STAKE
 from clvlab_service.bodies import shortened
-from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, NameQuery, PageSizeQuery, ProofPool, SheetPool
 from clvlab_service.json_lists import ReadPlace
 from clvlab_service.negotiation import (
     FINAL,
@@ -182,6 +184,38 @@ async def decisions(
     found = await place.run(application.decisions.page, run_id, wanted, sort, cursor, limit or PAGE)
     link_next(request, response, cursor=found["next_cursor"])
     return found
+
+
+@cards.get(
+    "/{run_id}/executable",
+    operation_id="getExecutable",
+    responses=problems(
+        410,
+        422,
+        s400="The commission is no rate and no known venue, or the run has no such agent",
+        s404="Unknown run, not sealed yet, or its pack is no longer in the catalog",
+    ),
+)
+async def executable(
+    run_id: str,
+    application: ApplicationDep,
+    pool: SheetPool,
+    *,
+    stake: Annotated[float, Query(ge=0.01, le=MAX_STAKE, description="Of each order, in the unit of the venue.")] = STAKE,
+    delay_s: Annotated[float, Query(ge=0, le=MAX_DELAY_S, description="Seconds from decision to execution.")] = DELAY_S,
+    commission: Annotated[
+        str,
+        Query(max_length=20, description="Rate on the net winnings of a market, or `betfair`, `kalshi`, `polymarket`."),
+    ] = "0",
+    max_age_s: Annotated[
+        float, Query(ge=0.001, le=MOST_AGE_S, description="Seconds of silence after which a market is unknown.")
+    ] = AGE_S,
+    agent_id: Annotated[str | None, Query(max_length=200, description="Optional if the run has one agent.")] = None,
+) -> ExecutableResponse:
+    """Read what the scored decisions of an agent would have paid by taking offers, level by level. It is no score."""
+    how = {"stake": stake, "delay_s": delay_s, "commission": commission, "max_age_s": max_age_s}
+    key = f"executable {run_id} {agent_id} {how}"
+    return await pool.share(key, application.backtests.executable, run_id, agent_id, **how)  # type: ignore[arg-type]
 
 
 @router.get("/{run_id}/evidence", operation_id="getEvidence", response_class=Response, responses=_file(_LINES))

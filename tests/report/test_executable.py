@@ -1,0 +1,191 @@
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+import clvlab as cl
+from clvlab.errors import StatisticsError
+from clvlab.law.policy import PolicyEnvelope
+from clvlab.packs.ladders import LADDERS
+from clvlab.packs.writer import write_pack
+from clvlab.report.executable import EXECUTABLE, SUMMARY, Executable
+from clvlab.statistics import cluster_mean, weighted_mean
+from tests.booked import frames, manifest, write_booked
+
+
+@pytest.fixture(scope="module")
+def quoted():
+    return cl.backtest("starter", "cumulative-drift").executable(stake=10, delay_s=20, commission=0.05)
+
+
+def deep(monkeypatch, run, size=5000, levels=3):
+    """Let the pack of a run keep ladders: at each tick its odds, in levels that get worse."""
+    tape = run.pack.tape()
+    names = tape.series.with_row_index("series").select("series", "fixture_id", "market_key", "side")
+    rows = tape.rows.join(names, on="series", maintain_order="left").unique(["series", "ts_ms"], keep="last")
+    levels = [
+        rows.with_columns(
+            level=pl.lit(level, pl.Int8),
+            odds_milli=(pl.col("odds_milli") - 3 * level).cast(pl.Int32),
+            stake_cents=pl.when(pl.col("odds_milli").is_not_null()).then(pl.lit(size, pl.Int64)),
+        )
+        for level in range(levels)
+    ]
+    found = pl.concat(levels).select(*LADDERS).sort("fixture_id", "market_key", "side", "level", "ts_ms")
+    monkeypatch.setattr(type(run.pack), "has_ladders", True)
+    monkeypatch.setattr(
+        type(run.pack), "ladders", lambda _, ids=None: found.lazy().filter(pl.col("fixture_id").is_in(ids)), raising=False
+    )
+    return found
+
+
+@pytest.fixture
+def booked(monkeypatch):
+    bt = cl.backtest("starter", "cumulative-drift")
+    deep(monkeypatch, bt.source)
+    return bt
+
+
+def test_orders_are_the_scored_decisions_but_those_at_the_closing_message(quoted):
+    sheet = cl.backtest("starter", "cumulative-drift").tear_sheet(resamples=10, draws=10)
+
+    assert quoted.frame["seq"].to_list() == sheet.scored.sort("seq")["seq"].to_list()
+    ours, theirs = quoted.means["line", "ordered"][0], sheet.clv
+    assert (ours.mean, ours.low, ours.high, ours.n) == pytest.approx((theirs.mean, theirs.low, theirs.high, theirs.n))
+    assert quoted.means["line", "ordered"][1].mean == pytest.approx(sheet.price_ratio.mean)
+    assert sum(quoted.unscored.values()) + quoted.frame.height == sheet.source.scores.height
+
+
+def test_steps_subtract(quoted):
+    frame = quoted.frame
+    price = 10_000 / frame["odds"]
+
+    assert frame["price_prob_bps"].to_list() == pytest.approx(price.to_list())
+    assert frame["delayed_bps"].to_list() == pytest.approx((frame["close_prob_bps"] - price).to_list())
+    profit = frame["close_prob_bps"] / 10_000 * frame["odds"] - 1
+    assert frame["delayed_pct"].to_list() == pytest.approx((100 * profit).to_list())
+    assert (frame["commission_bps"] <= frame["delayed_bps"]).all()
+
+
+def test_a_quoted_price_fills_the_whole_stake_and_says_so(quoted):
+    assert quoted.basis == "quoted price, size unknown"
+    assert quoted.basis in repr(quoted)
+    assert "without sizes" in quoted._repr_html_()
+    assert set(quoted.frame["stake_filled"]) <= {0.0, 10.0}
+    assert quoted.stakes.is_empty()  # where no size is known, a curve over stakes would be flat by construction
+
+
+def test_without_prices_there_is_nothing_and_it_says_why(tmp_path):
+    ticks, _ = frames(1)
+    write_pack(ticks.with_columns(odds_milli=pl.lit(None, pl.Int32)), manifest(), tmp_path / "booked")
+
+    found = cl.backtest(tmp_path / "booked", "baseline", policy=PolicyEnvelope(require_quote=False)).executable()
+
+    assert found.frame.is_empty()
+    assert found.summary.is_empty()
+    assert "has neither offers nor prices" in found.line
+    assert found.facts()["basis"] is None
+
+
+def test_books_are_taken_at_the_best_of_their_prices(tmp_path):
+    write_booked(tmp_path / "booked")
+    found = cl.backtest(tmp_path / "booked", "baseline").executable(delay_s=0)
+
+    books = found.source.pack.tape().books.collect().filter(~pl.col("suspended"))
+    filled = found.frame.filter(pl.col("stake_filled") > 0)
+    assert filled.height
+    for row in filled.iter_rows(named=True):
+        same = books.filter(pl.all_horizontal(pl.col(name) == row[name] for name in ("fixture_id", "market_key", "side")))
+        assert round(1000 * row["odds"]) in same["odds_milli"].to_list()
+
+
+def test_depth_is_taken_level_by_level_and_stakes_have_a_curve(booked):
+    small, large = (booked.executable(stake=stake, delay_s=0) for stake in (50, 120))
+
+    assert small.basis == "depth"
+    assert set(large.counts) <= {"filled", "taken", "partly_filled", "suspended", "past_close"}
+    assert large.frame["odds"].mean() < small.frame["odds"].mean()
+    assert (large.frame["stake_filled"] <= 120).all()
+    filled = large.stakes["filled"].to_list()
+    assert filled == sorted(filled, reverse=True)
+    assert filled[-1] < 0.1
+    assert "CLV at the line" in large.line
+
+
+def test_unfilled_stakes_count_as_zero_per_stake_ordered(booked):
+    found = booked.executable(stake=300, delay_s=0)
+    frame = found.frame
+
+    part = frame["stake_filled"] / 300
+    assert part.max() == 0.5
+    ordered = cluster_mean((frame["delayed_bps"] * part).fill_null(0), frame["fixture_id"])
+    assert found.means["delayed", "ordered"][0].mean == pytest.approx(ordered.mean)
+    assert found.means["delayed", "ordered"][0].low == pytest.approx(ordered.low)
+    assert found.means["delayed", "filled"][0].mean == pytest.approx(ordered.mean / part.mean())
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"stake": 0}, {"stake": -1}, {"stake": True}, {"stake": float("nan")}, {"stake": 10**8}, {"stake": "10"},
+        {"delay_s": -1}, {"delay_s": 3601}, {"delay_s": None}, {"max_age_s": 0}, {"commission": 1}, {"commission": "bet"},
+        {"level": 1},
+    ],
+)  # fmt: skip
+def test_settings_out_of_range_are_refused_before_any_work(setting):
+    with pytest.raises(StatisticsError):
+        cl.backtest("starter", "baseline").executable(**setting)
+
+
+def test_facts_are_json_and_tables_have_their_schemas(quoted):
+    facts = json.loads(json.dumps(quoted.facts()))
+
+    assert facts["rule"] == "clvlab-taking/1"
+    assert sum(facts["outcomes"].values()) == facts["orders"] == quoted.frame.height
+    assert dict(quoted.frame.schema) == EXECUTABLE
+    assert dict(quoted.summary.schema) == SUMMARY
+    assert quoted.delays["delay_s"].to_list() == [0, 1, 2, 5, 10, 20, 30, 60]
+
+
+def test_the_card_shows_the_waterfall_and_escapes_nothing_twice(quoted, tmp_path):
+    page = quoted.to_html(tmp_path / "e.html").read_text()
+
+    assert "Would it have paid?" in page
+    assert page.count("<svg") >= 11
+    assert "&amp;lt;" not in page
+    quoted.to_csv(tmp_path / "e.csv")
+    quoted.to_parquet(tmp_path / "e.parquet")
+
+
+def test_an_agent_without_a_scored_decision_has_nothing_to_take():
+    found = cl.backtest("starter", "baseline", policy=None, params={"warmup_ticks": 10**6}).executable()
+
+    assert found.frame.is_empty()
+    assert found.summary.is_empty()
+    assert "no scored decision" in repr(found)
+    assert "nothing to take" in found._repr_html_()
+
+
+def test_every_agent_of_a_run_competes_only_with_itself(booked):
+    alone = booked.executable(stake=120, delay_s=0)
+    again = Executable(booked.source, 120, 0.0)
+
+    assert alone.frame.equals(again.frame)
+
+
+def test_the_interval_of_a_mean_per_stake_filled_covers_the_truth():
+    # what is filled depends on what it is worth, as offers that stay are those nobody else wanted
+    rng, hits, runs, fixtures = np.random.default_rng(11), 0, 800, 25
+    effect = rng.normal(0, 40, 4_000_000)
+    noise = rng.normal(0, 100, effect.size)
+    chance = 1 / (1 + np.exp((effect + noise) / 60))
+    truth = float(((effect + noise) * chance).sum() / chance.sum())
+    for _ in range(runs):
+        sizes = rng.integers(1, 9, fixtures)
+        fixture = np.repeat(np.arange(fixtures), sizes)
+        value = np.repeat(rng.normal(0, 40, fixtures), sizes) + rng.normal(0, 100, len(fixture))
+        filled = rng.binomial(20, 1 / (1 + np.exp(value / 60))) / 20
+        found = weighted_mean(pl.Series(value), pl.Series(filled), pl.Series(fixture))
+        hits += found.low <= truth <= found.high
+    assert 0.925 < hits / runs < 0.975
