@@ -25,6 +25,7 @@ from clvlab.statistics.clusters import (
 )
 from clvlab.statistics.delays import Delay, delay
 from clvlab.statistics.families import Family, family_of
+from clvlab.statistics.lead_lag import LeadLag, Series, lead_lag
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means
 from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.paths import known_moves, path_slopes, price_points
@@ -45,9 +46,11 @@ __all__ = [
     "Errors",
     "Estimate",
     "Family",
+    "LeadLag",
     "Median",
     "Overfitting",
     "Permutation",
+    "Series",
     "Share",
     "Slope",
     "Staking",
@@ -68,6 +71,7 @@ __all__ = [
     "group_means",
     "kelly_shares",
     "known_moves",
+    "lead_lag",
     "mean_skewness",
     "overfitting",
     "paired_difference",
