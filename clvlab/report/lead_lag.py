@@ -157,7 +157,7 @@ class LeadLagReport(Exportable):
                     best[one.fixture_id] = pair
         if not best:
             raise StatisticsError(
-                f"no fixture has {FEWEST_UPDATES} updates and a change of {self.names[0]!r} and of {self.names[1]!r} before the "
+                f"no fixture has {FEWEST_UPDATES} updates and a change of {self.names[0]!r} and {self.names[1]!r} before the "
                 "off, over one span"
             )
         return [pair for _, pair in sorted(best.items())]

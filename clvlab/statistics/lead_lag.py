@@ -11,10 +11,10 @@ jumps, bursts and prices that move more near the close need no model. The differ
 its error over blocks of time, and of these ratios at all lags the one farthest from the draws counts.
 
 Two more facts can look like a lead: noise that each source has of its own, and prices that are rounded differently and
-recorded only when they change. Noise draws the ratio from the middle of the draws towards 0, so a lead is beyond a band around
-both. Of a price that is recorded only when it changes, it is not known whether it moved at any time since the update before,
-or stood until the update. A lead shows by every combination of these readings of both sources. A source that repeats prices
-records its looks, and has the first reading alone.
+recorded only when they change. Against noise, a lead is also beyond draws of two paths, in which each source's own changes get
+random signs. Of a price that is recorded only when it changes, it is not known whether it moved at any time since the update
+before, or stood until the update. A lead shows by every combination of these readings of both sources. A source that repeats
+prices records its looks, and has the first reading alone.
 
 Where prices move rarely and only changes are recorded, an update may come late because its source looked late or because it
 followed. Nothing in the records tells these apart, so no lead is shown there.
@@ -99,7 +99,7 @@ class Reading:
     asymmetry
         Correlation less that at the opposite lag.
     low, high
-        Band of the asymmetry without a lead, simultaneous over lags; it holds 0.
+        Band of the asymmetry without a lead, simultaneous over lags, of one path and of two.
     p_value
         Share of draws, and the data among them, whose largest deviation is at least as large.
     leader
@@ -181,7 +181,7 @@ def lead_lag(
     lags_ms
         Lags from ``check_lags``.
     draws
-        Number of draws of random signs.
+        Number of draws of random signs, of one path and as many of two.
     level
         Level of the band, over all lags.
     seed
@@ -197,7 +197,7 @@ def lead_lag(
     >>> rng = np.random.default_rng(1)
     >>> path = np.cumsum(rng.integers(-9, 10, 2_000))
     >>> times = np.arange(2_000) * 1_000
-    >>> found = lead_lag([(Series(times, path), Series(times + 4_000, path))], check_lags(20, 1), draws=99)
+    >>> found = lead_lag([(Series.of(times, path), Series.of(times + 4_000, path))], check_lags(20, 1), draws=99)
     >>> found.lead_s, found.p_value
     (4.0, 0.01)
     """
@@ -205,7 +205,7 @@ def lead_lag(
     rng = np.random.default_rng(seed)
     looks = [_records_looks([pair[place] for pair in pairs]) for place in range(2)]
     kinds = list(product(*([_updates] if one else [_updates, _middles] for one in looks)))
-    sums = [_Sums.empty(len(lags_ms), draws + 1) for _ in kinds]
+    sums = [_Sums.empty(len(lags_ms), 1 + 2 * draws) for _ in kinds]
     block_ms = _BLOCK * int(lags_ms[-1])
     for first, second in pairs:
         for chosen, ours, theirs in _drawn(first, second, draws, rng):
@@ -224,7 +224,7 @@ def lead_lag(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """Covariances, a row for each lag and a column for each draw, the data first; and their squared errors."""
+    """Covariances and their squared errors: a row for each lag; columns for the data, draws of one path, and draws of two."""
 
     covariance: Floats
     square: Floats
@@ -241,25 +241,48 @@ class _Sums:
     def reading(self, size: float, level: float) -> Reading:
         difference, error = self.covariance - self.covariance[::-1], np.sqrt(self.square)
         ratio = np.divide(difference, error, out=np.zeros_like(error), where=error > _TIES)
+        data, draws = ratio[:, 0], ratio.shape[1] // 2
         # The data are one of the draws here, so that each has the same chance of the largest deviation.
-        middle, width = ratio.mean(axis=1), np.maximum(ratio.std(axis=1), _TIES)
-        largest = (np.abs(ratio - middle[:, None]) / width[:, None]).max(axis=0)
-        reach = np.sort(largest)[-1 - int((1 - level) * largest.size + _TIES)]
-        # Noise of its own in a source draws the data from the middle of the draws to 0, so a lead is beyond both.
-        beyond = (ratio[:, 0] - np.maximum(middle, 0)) / width
-        correlation, scale = self.covariance[:, 0] / size, error[:, 0] / size
-        low, high = np.minimum(middle, 0) - reach * width, np.maximum(middle, 0) + reach * width
-        place = int(np.argmax(beyond))  # a lead of the second source is above the band at a lag below 0
-        is_lead = beyond[place] > reach + _TIES and correlation[place] > 0
+        common = _Null.of(ratio[:, : 1 + draws], ratio[:, : 1 + draws].mean(axis=1), level)
+        apart = _Null.of(np.column_stack([data, ratio[:, 1 + draws :]]), np.zeros(len(data)), level)
+        high = np.maximum(common.high, apart.high)
+        low, scale, correlation = -high[::-1], error[:, 0] / size, self.covariance[:, 0] / size
+        is_beyond = (data > high + _TIES) & (correlation > 0)
+        asymmetry = difference[:, 0] / size
+        place = int(np.argmax(np.where(is_beyond, asymmetry, -np.inf) if is_beyond.any() else data - high))
         return Reading(
             self.covariance[:, 0],
             correlation,
-            difference[:, 0] / size,
+            asymmetry,
             low * scale,
             high * scale,
-            float(np.mean(largest >= beyond[place] - _TIES)),
-            (1 if place > len(middle) // 2 else -1) if is_lead else 0,
+            max(common.p_value(place, data[place]), apart.p_value(place, data[place])),
+            (1 if place > len(data) // 2 else -1) if is_beyond.any() else 0,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Null:
+    """The ratios that draws give at each lag, and how far the farthest of each draw is from their middle."""
+
+    middle: Floats
+    width: Floats
+    largest: Floats
+    reach: float
+
+    @classmethod
+    def of(cls, ratio: Floats, middle: Floats, level: float) -> _Null:
+        width = np.maximum(np.sqrt(((ratio - middle[:, None]) ** 2).mean(axis=1)), _TIES)
+        largest = (np.abs(ratio - middle[:, None]) / width[:, None]).max(axis=0)
+        return cls(middle, width, largest, np.sort(largest)[-1 - int((1 - level) * largest.size + _TIES)])
+
+    @property
+    def high(self) -> Floats:
+        return self.middle + self.reach * self.width
+
+    def p_value(self, place: int, ratio: float) -> float:
+        deviation = (ratio - self.middle[place]) / self.width[place]
+        return float(np.mean(self.largest >= deviation - _TIES))
 
 
 def _records_looks(found: Sequence[Series]) -> bool:
@@ -300,7 +323,7 @@ def covariances(first_ms: Ints, first: Floats, second_ms: Ints, second: Floats, 
     --------
     >>> path = np.array([[0.0], [3.0], [1.0]])
     >>> covariances(np.array([0, 10, 20]), path, np.array([2, 12, 22]), path, np.array([-2, 2]), 99).ravel().tolist()
-    [1.0, 13.0]
+    [7.0, 13.0]
     """
     if len(first_ms) > len(second_ms):  # the sum runs over the changes of the source with fewer of them
         return covariances(second_ms, second, first_ms, first, -lags_ms, block_ms)
@@ -335,14 +358,22 @@ def _drawn(first: Series, second: Series, draws: int, rng: np.random.Generator) 
     yield slice(0, 1), ours[:, None], theirs[:, None]
     times = np.union1d(first.ts_ms, second.ts_ms)
     own, other = np.searchsorted(times, first.ts_ms), np.searchsorted(times, second.ts_ms)
-    sizes = np.abs(np.diff(_common(times, own, ours, other, theirs - _offset(first, second))))
+    common = _common(times, own, ours, other, theirs - _offset(first, second))
     step = max(_AT_ONCE // len(times), 1)
     for start in range(1, draws + 1, step):
-        stop = min(start + step, draws + 1)
-        signs = rng.integers(0, 2, (len(sizes), stop - start), dtype=np.int8)
-        path = np.zeros((len(times), stop - start))
-        np.cumsum(sizes[:, None] * (2 * signs - 1), axis=0, out=path[1:])
-        yield slice(start, stop), path[own], path[other]
+        count = min(start + step, draws + 1) - start
+        path = _signed(common, count, rng)
+        yield slice(start, start + count), path[own], path[other]
+        apart = slice(draws + start, draws + start + count)
+        yield apart, _signed(ours, count, rng), _signed(theirs, count, rng)
+
+
+def _signed(values: Floats, count: int, rng: np.random.Generator) -> Floats:
+    """Return paths whose changes have the sizes of these and random signs, a column for each."""
+    signs = 2 * rng.integers(0, 2, (len(values) - 1, count), dtype=np.int8) - 1
+    paths = np.zeros((len(values), count))
+    np.cumsum(np.diff(values)[:, None] * signs, axis=0, out=paths[1:])
+    return paths
 
 
 def _common(times: Ints, own: Ints, ours: Floats, other: Ints, theirs: Floats) -> Floats:
