@@ -563,6 +563,58 @@ def band_line(
     return picture(label, _HEIGHT, text(0, 11, f"{title}, {unit}", anchor="start", bold=True), *rules, *points)
 
 
+def lag_line(
+    lags_s: Sequence[float],
+    values: Sequence[float],
+    lows: Sequence[float] = (),
+    highs: Sequence[float] = (),
+    *,
+    title: str,
+    mark_s: float | None = None,
+) -> Html:
+    """Draw values by lag, with a band, zero, and a mark at one lag.
+
+    Examples
+    --------
+    >>> drawn = lag_line([-1, 0, 1], [0.1, 0.8, 0.3], title="Correlation", mark_s=1)
+    >>> drawn.count("<path"), "Correlation by lag, -1 to 1 s" in drawn
+    (1, True)
+    """
+    first, last = lags_s[0], lags_s[-1]
+    bounds = [0.0, *values, *lows, *highs]
+    least, most = min(bounds), max(bounds)
+    reach = (most - least) or 1.0
+
+    def x(lag_s: float) -> float:
+        return (lag_s - first) / ((last - first) or 1)
+
+    def y(value: float) -> float:
+        return _FLOOR - (_FLOOR - _TOP - 12) * (value - least) / reach
+
+    band = [*zip(lags_s, lows, strict=False), *reversed(list(zip(lags_s, highs, strict=False)))]
+    drawn = path([(x(lag), y(value)) for lag, value in band], closed=True) if band else ""
+    paths = [
+        *([f'<path d="{drawn}" fill="{GREY}" fill-opacity=".25"/>'] if drawn else []),
+        f'<path d="{path([(x(lag), y(value)) for lag, value in zip(lags_s, values, strict=True)])}" fill="none" '
+        f'stroke="{BLUE}" stroke-width="1.8" stroke-linejoin="round" vector-effect="non-scaling-stroke"/>',
+    ]
+    marked = [] if mark_s is None else [line(x(mark_s), _TOP, x(mark_s), _FLOOR, RED, 1.5, ' stroke-dasharray="3 2"')]
+    heights = [
+        part
+        for value in round_steps(least, most, 3)
+        for part in (
+            line(0, y(value), 1, y(value), more=f' opacity="{0.6 if value == 0 else 0.15}"'),
+            text(0, y(value) - 3, f"{value:g}", anchor="start", quiet=True),
+        )
+    ]
+    labels = [
+        text(x(lag), _HEIGHT - 4, f"{lag:g} s", anchor=_inward(x(lag), 0.06), quiet=True) for lag in round_steps(first, last)
+    ]
+    head = text(0, 11, title, anchor="start", bold=True)
+    label = f"{title} by lag, {first:g} to {last:g} s"
+    return picture(label, _HEIGHT, head, stretch(_FLOOR + 2, *paths), *heights, *labels, *marked)
+
+
 def fall_area(
     times_ms: Sequence[float], falls: Sequence[float], *, unit: str = "bps", title: str = "Fall from the peak"
 ) -> Html:

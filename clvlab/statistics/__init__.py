@@ -26,6 +26,7 @@ from clvlab.statistics.clusters import (
 from clvlab.statistics.delays import Delay, delay
 from clvlab.statistics.families import Family, family_of
 from clvlab.statistics.formulas import Formula, parse_formula
+from clvlab.statistics.lead_lag import LeadLag, Series, lead_lag
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means, weighted_mean
 from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.paths import known_moves, path_slopes, price_points
@@ -49,11 +50,13 @@ __all__ = [
     "Estimate",
     "Family",
     "Formula",
+    "LeadLag",
     "Median",
     "Overfitting",
     "Permutation",
     "Power",
     "Regression",
+    "Series",
     "Share",
     "Slope",
     "Staking",
@@ -74,6 +77,7 @@ __all__ = [
     "group_means",
     "kelly_shares",
     "known_moves",
+    "lead_lag",
     "mean_skewness",
     "overfitting",
     "paired_difference",

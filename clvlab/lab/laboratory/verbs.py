@@ -18,7 +18,7 @@ from clvlab.lab.laboratory.requests import agent_spec, check_audit, pack_argumen
 from clvlab.lab.results.pack import Joined, Pack, joint_hold_out, merge_holdouts
 from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
-from clvlab.lab.validation import value_text
+from clvlab.lab.validation import fixture_ids_argument, value_text
 from clvlab.law.tape import Tape
 from clvlab.runs.spec import resolve
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits f
     from clvlab.lab.laboratory.lists import AgentListing, Listing
     from clvlab.report.cards import AuditReport
     from clvlab.report.comparison import Leaderboard
+    from clvlab.report.lead_lag import LeadLagReport
     from clvlab.sources.tables.files import Frame
 
 # Look-ahead audits.
@@ -204,6 +205,67 @@ def join_sources(packs: Sequence[Pack | str | Path], *, team_aliases: str | Path
     opened = [pack if isinstance(pack, Pack) else open_pack(pack) for pack in several(packs)]
     joined, matching = join_of([pack.source for pack in opened], aliases=read_aliases(team_aliases))
     return Joined(joined, joint_hold_out(opened), matching)
+
+
+@names_checked
+def lead_lag(
+    joined: Pack,
+    *,
+    market: str | None = None,
+    book: str | None = None,
+    fixture_ids: Sequence[int] | None = None,
+    max_lag_s: float = 60,
+    step_s: float = 1,
+    draws: int = 499,
+    level: float = 0.95,
+    seed: int = 0,
+) -> LeadLagReport:
+    """Compare two joined sources before the off: which one leads, and by how many seconds.
+
+    Each source keeps its own update times. Two feeds of one price differ in staleness, rounding and clocks, so a lead counts
+    only beyond what one common path would show at the same times, see ``clvlab.statistics.lead_lag``. Of each fixture one side
+    of one market counts, the one whose rarer source has most updates; other sides and markets are the same news.
+
+    Parameters
+    ----------
+    joined
+        A pack of ``join_sources``.
+    market
+        Key of a market of the first source, or its beginning; all markets by default.
+    book
+        The second source, by the name that it has as a book; needed where there are several.
+    fixture_ids
+        Fixture ids; all by default.
+    max_lag_s, step_s
+        Largest lag, and the step from lag to lag, in seconds; at most 600 steps.
+    draws
+        Number of draws of a common path.
+    level
+        Level of the band without a lead, over all lags.
+    seed
+        Seed of the draws.
+
+    Raises
+    ------
+    StatisticsError
+        The pack is not a join, has no such book or market, or no fixture has five updates of both sources; a setting is not
+        valid; or updates times lags times draws are too many.
+    HeldOutError
+        A plan holds a fixture out.
+
+    Examples
+    --------
+    >>> season = open_pack("season").where(before="2026-01-04")
+    >>> found = lead_lag(join_sources([season, season.where(markets="1X2")]), market="1X2", draws=99)
+    >>> found.leader is None, found.frame.height
+    (True, 121)
+    """
+    from clvlab.report.lead_lag import LeadLagReport
+
+    if not isinstance(joined, Pack):
+        raise StatisticsError(f"lead_lag compares the sources of a join, not {value_text(joined)}: give join_sources([a, b])")
+    chosen = fixture_ids_argument(fixture_ids)
+    return LeadLagReport(joined.source, book, market, max_lag_s, step_s, draws, level, seed, chosen)
 
 
 @names_checked

@@ -349,6 +349,35 @@ class JoinFiles:
         return pl.concat(frames).sort(*STREAM, "tick_seq"), late
 
 
+def sides_of(pack: Pack, book: str, fixture_ids: Sequence[int]) -> tuple[Tape, Tape, list[Joint]]:
+    """Return the tapes of the first source of a join and of one of its books, each with its own times, and their common sides.
+
+    Parameters
+    ----------
+    pack
+        The join, as ``join_of`` makes it.
+    book
+        Name of the other source, one of the books of its rule.
+    fixture_ids
+        Fixtures of the join; those without a counterpart in the other source are left out.
+
+    Raises
+    ------
+    HeldOutError
+        A plan holds a fixture out.
+    """
+    pack.check_known(fixture_ids)
+    pack.check_open(fixture_ids)
+    join, wanted = pack.files, set(fixture_ids)
+    if not isinstance(join, JoinFiles):
+        raise ViewError(f"{pack.pack_id!r} is not a join of sources")
+    place = join.names.index(book)
+    second, pairs = join.parents[1 + place], [pair for pair in join.pairs[place] if pair[0] in wanted]
+    ours = _tape_of(join.parents[0], {pair[0] for pair in pairs})
+    theirs = _tape_of(second, {pair[1] for pair in pairs})
+    return ours, theirs, _joints(join, second, ours, theirs, pairs)
+
+
 def _tape_of(pack: Pack, ids: Sequence[int] | set[int] | Mapping[int, Any]) -> Tape:
     own = [one for one in pack.manifest.fixtures if one.fixture_id in ids]
     return pack.tape_of(tuple(one.fixture_id for one in own), *pack.files.ticks(own))
