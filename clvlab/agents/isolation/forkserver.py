@@ -51,7 +51,7 @@ class ForkProcess:
         self._life, self.stdin, self.stdout = life, stdin, stdout
         self._lock = Lock()
         self._status: int | None = None
-        finalize(self, life.close)
+        finalize(self, life.close).atexit = False  # others still end the process then
 
     @property
     def pid(self) -> int | None:
@@ -62,7 +62,7 @@ class ForkProcess:
         with suppress(OSError):  # it never came
             number, handles, _, _ = socket.recv_fds(self._life, _MESSAGE, 1)
             if handles:
-                finalize(self, os.close, handles[0])
+                finalize(self, os.close, handles[0]).atexit = False
                 return int(number), handles[0]
         return None, None
 

@@ -546,3 +546,22 @@ def test_interrupt_reaches_the_user_and_not_the_server():
         assert [is_running(pid) for pid in pids[2:]] == [False, False]
         assert own.wait(PATIENCE_S) == 0
         until(lambda: not any(map(is_running, pids)))
+
+
+_KEPT_TO_THE_END = """
+import polars as pl
+import clvlab as cl
+
+@cl.strategy
+def lucky(ticks, *, rest: int = 0):
+    return ticks.filter(pl.col("prob_bps") % 97 == rest)
+
+for rest in range(3):
+    cl.backtest("starter", lucky, params={"rest": rest})
+"""
+
+
+def test_processes_that_are_kept_to_the_end_of_a_script_end_in_silence(tmp_path):
+    (tmp_path / "own.py").write_text(_KEPT_TO_THE_END)
+    done = subprocess.run([sys.executable, "own.py"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, "")
