@@ -195,7 +195,7 @@ def _statistics(samples: Samples) -> Iterator[Figure]:
     for found, updates in zip(more, LEADS[1:], strict=True):
         linear, name = growth(found, one, updates / LEADS[0]), f"who leads of two sources of {updates} updates, 61 lags"
         yield Figure(
-            "statistics", name, "s", _seconds(found), Budget(1.5, on="ratio"), f"{updates // LEADS[0]} x {LEADS[0]}", linear
+            "statistics", name, "s", _seconds(found), Budget(2, on="ratio"), f"{updates // LEADS[0]} x {LEADS[0]}", linear
         )
     moves = samples["explore"]
     name = f"a move through {moves[0].facts['messages']} messages of 3 sides"
