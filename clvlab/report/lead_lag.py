@@ -131,22 +131,27 @@ class LeadLagReport(Exportable):
 
     @property
     def names(self) -> tuple[str, str]:
-        """Names of the first and the second source."""
-        first = self._join.derivation.parents[0]
-        return first.provenance.partition("-")[2] or first.pack_id, self.book or self._books[0]
+        """Names of the first and the second source: their providers, or the ids of the packs where one provider made both."""
+        (first, second), book = self._parents, self._second
+        provider = first.provenance.partition("-")[2] or first.pack_id
+        return (provider, book) if provider != book else (first.pack_id, second.pack_id)
+
+    @property
+    def _second(self) -> str:
+        return self._books[0] if self.book is None else self.book
 
     @property
     def _parents(self) -> tuple[Pack, Pack]:
         parents = self._join.derivation.parents
-        return parents[0], parents[1 + self._books.index(self.names[1])]
+        return parents[0], parents[1 + self._books.index(self._second)]
 
     @cached_property
     def _pairs(self) -> list[_Pair]:
         """The side of each fixture whose calmer source changes most often; its other sides and markets are the same news."""
         wanted = self.source.fixture_ids if self.fixture_ids is None else self.fixture_ids
-        ours, theirs, joints = sides_of(self.source, self.names[1], wanted)
+        ours, theirs, joints = sides_of(self.source, self._second, wanted)
         chosen = _chosen(self.market, sorted({one.market_key for one in joints}))
-        first, second = _Prices(ours), _Prices(theirs)
+        first, second = _OpenPrices(ours), _OpenPrices(theirs)
         best: dict[int, _Pair] = {}
         for one in sorted(joints, key=lambda one: (one.fixture_id, one.market_key, one.side)):
             if one.market_key in chosen:
@@ -323,7 +328,7 @@ class _Pair:
         return min(self.updates) >= FEWEST_UPDATES and self.changes > 0
 
 
-class _Prices:
+class _OpenPrices:
     """The open prices of a tape before the off."""
 
     def __init__(self, tape: Tape) -> None:

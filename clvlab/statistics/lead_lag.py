@@ -44,8 +44,8 @@ Ints = npt.NDArray[np.int64]
 
 FEWEST_UPDATES = 5
 MOST_LAGS = 600
-MOST_WORK = 20_000_000_000
-"""Limit of updates times lags times draws, about a minute."""
+MOST_WORK = 10_000_000_000
+"""Limit of updates times lags times draws, which takes minutes."""
 _AT_ONCE = 4_000_000
 _TIES = 1e-9
 _FLAT = 0.98

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.exploring import MESSAGES, MOVES
-from tests.benchmarks.luck import PATHS, PLAIN_SPLITS, POINTS, SPLITS
+from tests.benchmarks.luck import LEADS, PATHS, PLAIN_SPLITS, POINTS, SPLITS
 from tests.benchmarks.measure import Sample, imported, measured, prepared, spread
 from tests.benchmarks.report import Budget, Equality, Figure, growth, machine, rate, ratio, table
 from tests.benchmarks.stored import NAMES
@@ -97,6 +97,7 @@ def _commands(folder: Path, sizes: dict[str, Any]) -> dict[str, list[str]]:
     commands |= {"tear_sheet": ["tear_sheet", large, few], "estimated": ["estimated", small, *(str(n) for n in _SIGN_FLIPS)]}
     commands["explore"] = ["explore", small, str(min(MESSAGES, sizes["ticks"]["small"])), few]
     commands |= {f"split {points}": ["split", small, str(points)] for points in POINTS}
+    commands |= {f"leads {updates}": ["leads", small, str(updates)] for updates in LEADS}
     commands |= {"split_plainly": ["split_plainly", small, str(POINTS[-1])], "fanned": ["fanned", small, *map(str, PATHS)]}
     return commands
 
@@ -190,6 +191,12 @@ def _statistics(samples: Samples) -> Iterator[Figure]:
     yield Figure("statistics", "the same, a split", "s", _seconds(many), Budget(1, on="ratio"), "split by split", each)
     name = f"bankroll, {PATHS[0]} paths of {PATHS[1]} bets"
     yield Figure("statistics", name, "s", _seconds(samples["fanned"]), Budget(10))
+    one, *more = (samples[f"leads {updates}"] for updates in LEADS)
+    for found, updates in zip(more, LEADS[1:], strict=True):
+        linear, name = growth(found, one, updates / LEADS[0]), f"who leads of two sources of {updates} updates, 61 lags"
+        yield Figure(
+            "statistics", name, "s", _seconds(found), Budget(2, on="ratio"), f"{updates // LEADS[0]} x {LEADS[0]}", linear
+        )
     moves = samples["explore"]
     name = f"a move through {moves[0].facts['messages']} messages of 3 sides"
     yield Figure("explorer", name, "s", spread([sample.seconds / MOVES for sample in moves]), Budget(0.15))

@@ -42,7 +42,7 @@ from tests.benchmarks import baseline
 from tests.benchmarks.agents import Average, Every, Momentum
 from tests.benchmarks.data import FEED, PACK
 from tests.benchmarks.exploring import explore
-from tests.benchmarks.luck import fanned, split, split_plainly
+from tests.benchmarks.luck import fanned, leads, split, split_plainly
 from tests.benchmarks.stored import board, board_page, decision
 from tests.factories import performed
 
@@ -260,6 +260,6 @@ JOBS: dict[str, Callable[..., Job]] = {
     for job in (
         script, sql, scored, sealed, digest, content_hash, verified_pack, seal_run, verify_run, verify_alone,
         anchored, opinion, bundled, unbundled, gate, ticking, decide, decide_season, decision, board, board_page,
-        tear_sheet, estimated, explore, split, split_plainly, fanned,
+        tear_sheet, estimated, explore, split, split_plainly, fanned, leads,
     )
 }  # fmt: skip

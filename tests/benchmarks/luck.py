@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from clvlab.statistics import Clusters, bankroll, overfitting
+from clvlab.statistics import Clusters, Series, bankroll, lead_lag, overfitting
+from clvlab.statistics.lead_lag import check_lags
 
-__all__ = ["PATHS", "PLAIN_SPLITS", "POINTS", "SPLITS", "fanned", "split", "split_plainly"]
+__all__ = ["LEADS", "PATHS", "PLAIN_SPLITS", "POINTS", "SPLITS", "fanned", "leads", "split", "split_plainly"]
 
 POINTS = (100, 1_000)
 SPLITS, PLAIN_SPLITS, _BLOCKS, _FIXTURES = 12_870, 400, 16, 400
 PATHS = (1_000, 5_000)  # paths, bets
+LEADS = (2_000, 8_000, 32_000)  # updates of each of two sources
 Job = Callable[[], dict[str, Any]]
 
 
@@ -72,5 +74,19 @@ def fanned(_: Path, paths: str, bets: str) -> Job:
     def job() -> dict[str, Any]:
         found = bankroll(frame, growing=True, paths=int(paths))
         return {"ruin": found.ruin, "bets": found.n}
+
+    return job
+
+
+def leads(_: Path, updates: str) -> Job:
+    """Compare two sources of so many updates each over lags up to half a minute."""
+    rng, n = np.random.default_rng(0), int(updates)
+    path = np.cumsum(rng.integers(-9, 10, 2 * n))
+    first = Series.of(2_000 * np.arange(n), path[::2])
+    second = Series.of(2_000 * np.arange(n) + 900, path[::2])
+
+    def job() -> dict[str, Any]:
+        found = lead_lag([(first, second)], check_lags(30, 1), draws=99)
+        return {"lead_s": found.lead_s}
 
     return job

@@ -35,6 +35,12 @@ def sweep():
     return cl.sweep("starter", "cumulative-drift", GRID, resamples=1_000, progress=False)
 
 
+@pytest.fixture(scope="module")
+def leads():
+    season = cl.open_pack("season").where(before="2026-01-04")
+    return cl.lead_lag(cl.join_sources([season, season.where(markets="1X2")]), draws=19, max_lag_s=5)
+
+
 def card(face):
     return face()._repr_html_()
 
@@ -123,6 +129,7 @@ FACES = {
     "explorer's legend": lambda ask: figure.legend(ask("bt").explore().view),
     "explorer's record": lambda ask: explored(ask("bt"), lambda made: made._step(1)),
     "leaderboard": lambda ask: card(lambda: cl.leaderboard([ask("bt")])),
+    "lead-lag": lambda ask: card(lambda: ask("leads")),
     "listing": lambda _: card(cl.packs),
     "Merkle path": lambda ask: card(lambda: ask("bt").run.merkle_path(5)),
     "Merkle widget": lambda ask: widget(ask("bt").run.merkle_path(5).widget),

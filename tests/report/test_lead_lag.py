@@ -180,6 +180,12 @@ def test_of_several_other_sources_one_is_named(first, late, tmp_path):
     assert cl.lead_lag(joined, book="lagging", **settings).leader == "quick"
 
 
+def test_two_packs_of_one_provider_are_named_by_their_ids(first, tmp_path):
+    again = source(tmp_path / "again", "quick", only=1)
+
+    assert compared(first, again).names == ("fast", "again")
+
+
 def test_too_few_updates_are_refused(first, tmp_path):
     rare = source(tmp_path / "rare", "rarely", every_s=400.0)
 
