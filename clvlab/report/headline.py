@@ -164,7 +164,7 @@ class Headline:
 
     def facts(self) -> Mapping[str, object]:
         """Return the figures and the sentence as JSON values."""
-        clv, edge, said = self.clv, self.edge, self.verdict
+        clv, edge, verdict = self.clv, self.edge, self.verdict
         return {
             "mean_clv_bps": clv.mean,
             "low": clv.low,
@@ -173,8 +173,8 @@ class Headline:
             "mean_edge_pct": edge.mean,
             "edge_low": edge.low,
             "edge_high": edge.high,
-            "verdict": said.sentence,
-            "tone": said.tone.value,
+            "verdict": verdict.sentence,
+            "tone": verdict.tone.value,
         }
 
 
