@@ -18,6 +18,7 @@ from clvlab.statistics.power import POWER, MeanErrors, Power, alone, check_edge,
 from clvlab.words import counted
 
 SAMPLES = f"{POWER:.0%} of samples"
+_MAX_ROWS = 40
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class PowerResult(Exportable):
             line=self.line,
             ruler=edge_ruler(self.ruled, self.measure.short),
             rule=self.rule,
-            rows=self.frame,
+            rows=self.frame.head(_MAX_ROWS),
+            height=self.frame.height,
         )
 
 

@@ -1,8 +1,8 @@
 """Least squares over clustered values: which numbers and categories go with a score.
 
 Errors are cluster-robust (CR2), and each coefficient has its own degrees of freedom (Bell and McCaffrey), both under a working
-model of independent errors. With ``X = Q R``, all that a cluster adds is its ``Q'Q`` and ``Q'e``: the root of ``I - H`` in a
-cluster acts on these alone, so no matrix is as large as a cluster.
+model of independent errors. With ``X = Q R``, the hat matrix of a cluster has the squared singular values of its rows of ``Q``,
+and the root of ``I - H`` acts on their directions alone, so no matrix has as many rows and columns as a cluster.
 
 Tests of all coefficients share one adjustment, Holm's, which needs no more than a p-value of each. A maximum of t by their
 joint covariance would be narrower for correlated coefficients, but it needs one distribution for all of them, and with few
@@ -36,6 +36,7 @@ MIN_DEGREES = 4.0  # below, the distribution of t is not known well enough for a
 MOST_LEVELS, MOST_COLUMNS = 40, 100
 _NAMED = 5  # reasons that an error names
 _COLLINEAR = 1e-7  # share of a column's length that is left after the columns before it
+_BLOCK = 256  # clusters whose products are taken together
 _SINGULAR = 1e-9  # of 1: eigenvalue of I - H that counts as 0
 _Bools = npt.NDArray[np.bool_]
 
@@ -152,19 +153,19 @@ def design(frame: pl.DataFrame, formula: Formula, cluster: str) -> Design:
         lost = np.flatnonzero(usable)[part != 0]
         usable[lost] = False
         dropped[name], left_out[f"{name} of one fixture"] = "one fixture alone has it", lost.size
-    names, kept = [], np.empty((used.height, 0))
-    basis = kept
+    names: list[str] = []
+    kept, basis = np.empty((2, 1 + len(built), used.height))
     for name, part, is_level in [(INTERCEPT, np.ones(used.height), False), *built]:
-        rest = part
+        rest, earlier = part, basis[: len(names)]
         for _ in range(2):  # once more, for what rounding leaves
-            rest = rest - basis @ (basis.T @ rest)
+            rest = rest - (earlier @ rest) @ earlier
         if np.linalg.norm(rest) <= _COLLINEAR * np.linalg.norm(part):
             constant = "no decision has it" if is_level and not part.any() else "does not vary"
             dropped.setdefault(name, constant if np.ptp(part) == 0 else "follows from the terms before it")
             continue
+        kept[len(names)], basis[len(names)] = part, rest / np.linalg.norm(rest)
         names.append(name)
-        kept, basis = np.column_stack([kept, part]), np.column_stack([basis, rest / np.linalg.norm(rest)])
-    return Design(names, kept, usable, left_out, dropped, {one.name: found[0] for one, found in levels.items()})
+    return Design(names, kept[: len(names)].T, usable, left_out, dropped, {one.name: found[0] for one, found in levels.items()})
 
 
 def _usable(frame: pl.DataFrame, formula: Formula) -> dict[str, _Bools]:
@@ -265,41 +266,50 @@ def coefficients(y: Floats, x: Floats, clusters: pl.Series, *, level: float = 0.
     pl.DataFrame
         ``Regression.frame`` without ``term``.
     """
-    scale = np.sqrt((x**2).sum(0))
-    order = np.argsort(clusters.rank("dense").to_numpy(), kind="stable")
-    starts = np.flatnonzero(np.diff(clusters.rank("dense").to_numpy()[order], prepend=-1))
+    ranks, scale = clusters.rank("dense").to_numpy(), np.sqrt((x**2).sum(0))
+    order = np.argsort(ranks, kind="stable")
     q, r = np.linalg.qr(x[order] / scale)
     fitted = q.T @ y[order]
-    residuals = y[order] - q @ fitted
-    grams = np.stack([own.T @ own for own in np.split(q, starts[1:])])
-    crossed = np.add.reduceat(q * residuals[:, None], starts)
-    values, vectors = np.linalg.eigh(grams)
-    rest = 1 - values
-    # a cluster that alone determines a direction has no residual in it: the generalised inverse root is 0 there
-    roots = np.where(rest > _SINGULAR, 1 / np.sqrt(np.where(rest > _SINGULAR, rest, 1)), 0)
-    adjust = (vectors * roots[:, None, :]) @ vectors.transpose(0, 2, 1)
-    scores = np.einsum("gij,gj->gi", adjust, crossed)
-    inverse = np.linalg.inv(r)
-    found, loads = inverse @ fitted / scale, inverse / scale[:, None]
-    errors = np.sqrt(((scores @ loads.T) ** 2).sum(0))
-    degrees = np.array([_degrees(one, grams, adjust) for one in loads])
+    loads = np.linalg.inv(r) / scale[:, None]  # of coefficients (rows) in directions of q
+    starts = np.flatnonzero(np.diff(ranks[order], prepend=-1))
+    errors, degrees = _errors(q, y[order] - q @ fitted, loads, starts)
     # a response that the columns fit exactly leaves rounding errors only
     errors[errors <= ROUNDING * np.sqrt((loads**2).sum(1)) * np.linalg.norm(y)] = 0
-    return _table(found, errors, degrees, level)
+    return _table(loads @ fitted, errors, degrees, level)
 
 
-def _degrees(load: Floats, grams: Floats, adjust: Floats) -> float:
-    """Return the degrees of freedom of one coefficient: ``tr(P)^2 / tr(P^2)``.
+def _errors(q: Floats, residuals: Floats, loads: Floats, starts: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return the errors of coefficients and their degrees of freedom, ``tr(P)^2 / tr(P^2)``.
 
-    ``P`` is the matrix of products of the clusters' parts of its variance, under independent errors: ``P = diag(d) - A A'``.
+    ``P`` has the products of the clusters' parts of a coefficient's variance under independent errors. It is
+    ``diag(d) - A A'``, where a row of ``A`` is the load of a coefficient, adjusted in a cluster and seen through the columns.
     """
-    weights = adjust @ load
-    parts = np.einsum("gij,gj->gi", grams, weights)
-    own = np.einsum("gi,gi->g", weights, parts)
-    shared = (parts**2).sum(1)
-    trace = float((own - shared).sum())
-    squares = float((own**2).sum() - 2 * (own * shared).sum() + ((parts.T @ parts) ** 2).sum())
-    return trace**2 / squares if squares > 0 and trace > _SINGULAR * own.sum() else float("nan")
+    count, width = loads.shape
+    squares, trace, within = np.zeros((3, count))
+    crossed = np.zeros((count, width, width))
+    for first in range(0, starts.size, _BLOCK):
+        parts = []
+        for start, end in zip(
+            starts[first : first + _BLOCK], np.append(starts[1:], len(q))[first : first + _BLOCK], strict=True
+        ):
+            rows = q[start:end]
+            _, values, turns = np.linalg.svd(rows, full_matrices=False)
+            hats = values**2
+            rest = 1 - hats
+            # a cluster that alone determines a direction has no residual in it: the generalised root is 0 there
+            roots = np.where(rest > _SINGULAR, 1 / np.sqrt(np.maximum(rest, _SINGULAR)), 0)
+            seen = turns @ loads.T
+            part = (seen * (hats * roots)[:, None]).T @ turns
+            own, shared = (hats * roots**2) @ seen**2, (part**2).sum(1)
+            squares += ((roots * (turns @ (rows.T @ residuals[start:end]))) @ seen) ** 2
+            trace += own - shared
+            within += own * (own - 2 * shared)
+            parts.append(part)
+        block = np.stack(parts, axis=1)
+        crossed += block.transpose(0, 2, 1) @ block
+    spread = within + (crossed**2).sum((1, 2))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(squares), np.where(spread > 0, trace**2 / spread, np.nan)
 
 
 def _table(found: Floats, errors: Floats, degrees: Floats, level: float) -> pl.DataFrame:
