@@ -15,6 +15,7 @@ from clvlab.packs.verification import verify_pack
 from clvlab.sources.capture.feed import Cut, FeedMessage, GapCause, Resumption
 from clvlab.sources.capture.records import Header
 from clvlab.sources.capture.replay import ReplayFeed
+from clvlab.sources.devfeeds.polymarket import match_event
 from clvlab.sources.importer import pack_capture
 from clvlab.sources.source import Options
 from tests.sources.betfair.test_history import change, definition, offers
@@ -96,6 +97,23 @@ def test_a_refused_message_of_betfair_ends_the_ladders_until_the_next_image(tmp_
     assert [(level, at + T - start, *rest) for level, at, *rest in rows_of(pack, "1")] == [
         (0, 0, 1900, 1000), (0, 3_000, None, None), (0, 9_000, 1700, 1000),
     ]  # fmt: skip
+
+
+def test_a_refused_message_of_polymarket_ends_the_ladders_until_the_next_full_book(tmp_path):
+    def book(asset, price, at):
+        bids, asks = ([{"price": f"0.{cents}", "size": "10"}] for cents in (price - 1, price))
+        return {"event_type": "book", "asset_id": asset, "timestamp": str(T + at), "bids": bids, "asks": asks}
+
+    def ask(price, at):
+        changed = {"asset_id": "12", "price": price, "size": "5", "side": "SELL"}
+        return {"event_type": "price_change", "timestamp": str(T + at), "price_changes": [changed]}
+
+    full = [book(asset, 34, 0) for asset in ("11", "12", "13")]
+    messages = [[match_event(1)], full, ask("0.33", 1), ask("x", 2), ask("0.32", 3), book("12", 31, 9)]
+
+    pack = packed(tmp_path, heard(*messages), "polymarket")
+
+    assert rows_of(pack, "draw") == [(0, 0, 2941, 340), (0, 1, None, None), (0, 9, 3226, 310)]
 
 
 def test_a_pack_of_a_genuine_feed_has_to_earn_its_ladders(tmp_path):
