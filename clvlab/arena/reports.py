@@ -377,7 +377,8 @@ class BacktestReports:
         if agent_id is None and len(agents) == 1:
             agent_id = agents[0]
         if agent_id not in agents:
-            raise UnknownAgentError(f"run {run_id} has no agent {agent_id!r:.200}: name one of {', '.join(agents)}")
+            missing = f"has {len(agents)} agents" if agent_id is None else f"has no agent {agent_id!r:.200}"
+            raise UnknownAgentError(f"run {run_id} {missing}: name one of {', '.join(agents)}")
         own = performed if len(agents) == 1 else performed.part(agent_id)
         found = Executable(own, stake, delay_s, commission, max_age_s)
         return cast("ExecutableResponse", {"run_id": run_id, "agent_id": agent_id, **found.facts()})

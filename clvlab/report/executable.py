@@ -379,7 +379,14 @@ def listed_values(found: Executable) -> dict[str, object]:
         "crossed": int(found.frame["crossed"].sum()),
         "curves": [
             _drawn(curve, name, f"After commission, per stake ordered, by {what}")
-            for curve, name, what in ((found.delays, "delay_s", "seconds of delay"), (found.stakes, "stake", "stake"))
+            for curve, name, what in (
+                (found.delays, "delay_s", "seconds of delay"),
+                (
+                    found.stakes,
+                    "times_stake" if found.own_stakes else "stake",
+                    "times the stake" if found.own_stakes else "stake",
+                ),
+            )
             if curve.height > 1
         ],
         "charges": found.charges,

@@ -53,6 +53,8 @@ FILLS: Schema = {
     "uncertain": pl.Float64,
 }
 
+_SIDE = ["fixture_id", "market_key", "side"]
+
 Gaps = Mapping[str | None, Sequence[tuple[int, int]]]
 """Spans in which a capture saw nothing, UTC ms from and to, by market key; under ``None`` those of all markets."""
 
@@ -146,7 +148,7 @@ def offers_of(tape: Tape, ladders: pl.DataFrame, orders: pl.DataFrame, gaps: Gap
     StatisticsError
         An order is in a series that the tape does not have, or the tape is too large for one index.
     """
-    sides = ["fixture_id", "market_key", "side"]
+    sides = _SIDE
     series = tape.series.with_row_index("series").with_columns(market=pl.struct("fixture_id", "market_key").rle_id())
     placed = orders.with_row_index("place").join(series, on=sides, how="left", maintain_order="left")
     if placed["series"].null_count():
@@ -340,7 +342,7 @@ def quoted_ladders(tape: Tape, books: pl.DataFrame | None = None) -> pl.DataFram
     books
         ``BOOKS`` of the same fixtures: of these, the best open price of each side at each time.
     """
-    names = ["fixture_id", "market_key", "side"]
+    names = _SIDE
     if books is None:
         series = tape.series.with_row_index("series").select("series", *names)
         rows = tape.rows.join(series, on="series", maintain_order="left").select(*names, "ts_ms", "odds_milli", "suspended")
@@ -356,12 +358,24 @@ def quoted_ladders(tape: Tape, books: pl.DataFrame | None = None) -> pl.DataFram
 
 
 def _best_of_books(books: pl.DataFrame) -> pl.DataFrame:
-    names = ["fixture_id", "market_key", "side"]
-    own = books.with_columns(odds=pl.when(~pl.col("suspended")).then("odds_milli").fill_null(0))
-    each = own.unique([*names, "ts_ms", "book"], keep="last", maintain_order=True)
-    wide = each.sort(*names, "ts_ms").pivot("book", index=[*names, "ts_ms"], values="odds", sort_columns=True)
-    of_book = [name for name in wide.columns if name not in (*names, "ts_ms")]
-    filled = wide.with_columns(pl.col(of_book).forward_fill().over(names)).select(
-        *names, "ts_ms", odds_milli=pl.max_horizontal(of_book)
+    """Return the best open price of each side at each time of a message, null without one."""
+    starts = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in _SIDE)
+    first = books.select(starts).to_series()
+    series = np.cumsum(first.to_numpy()) - 1
+    ts_ms, numbers = ints_of(books["ts_ms"]), books["book"].cast(pl.Categorical).to_physical()
+    base_ms = int(ts_ms.min(initial=2**62))
+    bits = max(int(ts_ms.max(initial=0)) - base_ms, 0).bit_length() + 1
+    key, event = np.unique((series << bits) | (ts_ms - base_ms), return_inverse=True)
+    # a row for each message of a side and a column for each book; of two messages at one time the last one counts
+    book = np.unique(ints_of(numbers), return_inverse=True)[1]
+    row = np.full((len(key), int(book.max(initial=-1)) + 1), -1)
+    row[event, book] = np.arange(books.height)
+    row = np.maximum.accumulate(row, axis=0)  # sides follow each other, so a row of another side is an earlier row
+    of = key >> bits
+    odds = np.where(books["suspended"].to_numpy(), 0, np.maximum(ints_of(books["odds_milli"]), 0))
+    best = np.where((row >= 0) & (take(series, row.ravel(), -1).reshape(row.shape) == of[:, None]), odds[row], 0).max(
+        1, initial=0
     )
-    return filled.with_columns(odds_milli=pl.when(pl.col("odds_milli") > 0).then("odds_milli"))
+    frame = pl.DataFrame({"ts_ms": (key & (2**bits - 1)) + base_ms, "odds_milli": best})
+    names: pl.DataFrame = books.filter(first).select(*_SIDE)[of]
+    return names.hstack(frame).with_columns(odds_milli=pl.when(pl.col("odds_milli") > 0).then("odds_milli"))

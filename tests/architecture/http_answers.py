@@ -340,7 +340,7 @@ def _runs(service: Service, several: str) -> None:
     for run_id in (run["run_id"], several):
         for operation in (
             "getRun", "getChecks", "getLogStanding", "getProgress", "verifyRun", "getBundle", "getEvidence", "getScores",
-            "getManifest", "listDecisions",
+            "getManifest", "listDecisions", "getExecutable",
         ):  # fmt: skip
             ask(operation, run_id=run_id)
     ask("listDecisions", run_id=run_id, params={"limit": 2, "valid": "true", "sort": "-clv_bps"})

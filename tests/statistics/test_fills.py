@@ -10,6 +10,7 @@ from clvlab.law.schema import TICKS
 from clvlab.law.tape import Tape
 from clvlab.packs.ladders import LADDERS
 from clvlab.statistics.fills import FILLS, ORDERS, FillOutcome, offers_of, quoted_ladders, taken
+from tests.booked import frames
 from tests.plain_fills import fills
 
 NO_KICKOFF = {"fixture_id": pl.Int64, "kickoff_ts_ms": pl.Int64}
@@ -168,6 +169,20 @@ def test_quoted_prices_are_ladders_of_one_level_of_unknown_size():
     assert found["filled_cents"].to_list() == [10**9, 0]
     assert found["payout"][0] == 1950 * 10**9
     assert found["outcome"].to_list() == ["filled", "suspended"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_of_books_is_that_of_their_last_open_prices(seed):
+    _, books = frames(seed, messages=15)
+    books = books.sort("fixture_id", "market_key", "side", "book", "tick_seq")
+    tape = Tape.from_ticks(frames(seed, messages=15)[0], pl.DataFrame({"fixture_id": [1, 2, 3], "kickoff_ts_ms": [None] * 3}))
+
+    found = quoted_ladders(tape, books)
+
+    for row in found.sample(40, seed=seed).iter_rows(named=True):
+        same = [pl.col(name) == row[name] for name in ("fixture_id", "market_key", "side")]
+        last = books.filter(*same, pl.col("ts_ms") <= row["ts_ms"]).group_by("book").last()
+        assert row["odds_milli"] == last.filter(~pl.col("suspended"))["odds_milli"].max()
 
 
 # Both implementations, over cases that neither chose.

@@ -361,7 +361,7 @@ class Result(Exportable):
         >>> from clvlab.lab import backtest
         >>> found = backtest("starter", "cumulative-drift").executable(stake=10, commission=0.05)
         >>> found.basis, found.summary["step"].unique(maintain_order=True).to_list()
-        ('quoted price, size unknown', ['line', 'taken', 'delayed', 'commission'])
+        ('quoted price, size unknown', ['line', 'taken', 'delayed', 'commission', 'settled'])
         """
         from clvlab.report.executable import Executable
 
