@@ -175,7 +175,6 @@ def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
         clv_bps="mean_clv_bps",
         edge_pct=pl.Series(edges, dtype=pl.String),
         scored="action_count",
-        valid_pct="valid_pct",
         drawdown=pl.col("max_drawdown").cast(pl.Int64),  # whole basis points are short enough for 80 columns
     )
     return table(columns, title)

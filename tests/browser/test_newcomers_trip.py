@@ -47,7 +47,10 @@ def test_from_the_readme_to_the_decision_that_lost_most(browser, lab, requests, 
     page = browser.new_page(viewport={"width": 1280, "height": 900}, accept_downloads=True)
     page.goto(served.url)
     follow(page.get_by_role("link", name=f"{run_id[:16]}…"))
-    assert "Not distinguishable from zero: +27 bps [-6, +60] over 299 fixtures" in page.locator(".verdict").first.inner_text()
+    assert (
+        "Loses at its prices, and no move of the line is shown: +27 bps [-6, +60] of CLV"
+        in page.locator(".verdict").first.inner_text()
+    )
     with page.expect_download() as downloading:
         page.get_by_role("link", name="Proof bundle").click()
     downloading.value.save_as(tmp_path / "run.clv")

@@ -37,7 +37,7 @@ def opened(browser, lab, requests):
 
 def test_a_notebook_that_was_not_run_here_shows_no_letters_of_pictures(browser, lab, requests):
     page = open_notebook(browser, lab, "01_first_backtest.ipynb", requests)
-    card = page.locator(".jp-OutputArea-output .clvlab", has_text="Not distinguishable from zero").first
+    card = page.locator(".jp-OutputArea-output .clvlab", has_text="Loses at its prices").first
     card.wait_for()
 
     assert card.locator(".untrusted").is_visible()

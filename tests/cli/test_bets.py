@@ -24,7 +24,7 @@ def test_bets_are_graded_sealed_and_told(folder):
     code, out, err = clvlab(folder, "bets", "grade", "bets.csv", "--pack", "starter", *files)
 
     assert code == 0, err
-    assert out.startswith("bets: Not distinguishable from zero")
+    assert out.startswith("bets: Not distinguishable from zero, ")
     assert "3 bets, 2 on the tape, as 2 decisions" in out
     assert "guessed by their names: time from 'placed_at'" in out
     assert "untrusted, by the bettor's own prices" in out

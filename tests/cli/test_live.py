@@ -46,7 +46,7 @@ class TestLive:
         assert f"follows fixture {FIXTURE} (" in err
         assert "risers: BACK " in err
         assert ", pending" in err
-        assert out.startswith("risers: Not distinguishable from zero: ")
+        assert out.startswith("risers: Not distinguishable from zero, by the line or at its prices: ")
         assert "\nLive paper: risers on live-" in out
         assert "  gaps                 none" in out
         asked = shlex.split(out.split("Next: ")[1])
