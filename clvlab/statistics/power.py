@@ -138,7 +138,7 @@ def alone(clusters: Clusters, level: float = 0.95) -> MeanErrors:
     """Return the error of the mean of one column, which is judged by its own interval; see ``power``."""
     from scipy.special import ndtri
 
-    known = mean_errors(clusters, float(ndtri((1 + level) / 2)))
+    known = mean_errors(clusters, float(-ndtri((1 - level) / 2)))
     n = int(known.n_clusters[0])
     if n < MIN_CLUSTERS:
         raise StatisticsError(f"power takes the error of {MIN_CLUSTERS} fixtures or more, and {n} have a decision that counts")
@@ -166,6 +166,11 @@ def powers(known: MeanErrors, edges: Sequence[float]) -> list[Power]:
     tails = np.array([[(1 - _RANGE) / 2], [(1 + _RANGE) / 2]])  # upper tails: the smallest error first
     scales = np.sqrt(known.range_degrees / chdtri(known.range_degrees, tails))
     fixtures = [_fewest(known, edge, scale) for scale in (np.ones(1), *scales)]
+    if (fixtures[0] >= _MOST_FIXTURES).any():
+        raise StatisticsError(
+            f"an edge of {edge.min():g} would take more than {_MOST_FIXTURES:,.0f} fixtures at an error of "
+            f"{known.errors.max():g}: name a larger one"
+        )
     now, n = np.broadcast_arrays(_power_of(known, edge), known.n_clusters)
     return [
         Power(float(value), float(chance), int(there), int(need), *(max(0, int(one - there)) for one in (need, low, high)))
@@ -204,17 +209,13 @@ def _fewest(known: MeanErrors, edge: Floats, scale: Floats) -> npt.NDArray[np.fl
     """Return the fewest fixtures at which each edge shows, if the errors are larger by a factor."""
     shape = np.broadcast_shapes(known.errors.shape, edge.shape)
     low, high = np.full(shape, MIN_CLUSTERS - 1.0), np.full(shape, float(MIN_CLUSTERS))
+    # a bound of a range stops where the number is beyond any use
     while (unsure := ~_shows(known, edge, scale, high) & (high < _MOST_FIXTURES)).any():
         low, high = np.where(unsure, high, low), np.where(unsure, 2 * high, high)
     while (wide := high - low > 1).any():
         middle = np.where(wide, np.floor((low + high) / 2), high)
         enough = _shows(known, edge, scale, middle)
         low, high = np.where(wide & ~enough, middle, low), np.where(enough, middle, high)
-    if (high >= _MOST_FIXTURES).any():
-        raise StatisticsError(
-            f"an edge of {edge.min():g} would take more than {_MOST_FIXTURES:,.0f} fixtures at an error of "
-            f"{known.errors.max():g}: name a larger one"
-        )
     return high
 
 

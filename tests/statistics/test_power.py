@@ -111,6 +111,16 @@ def test_an_edge_that_no_number_of_fixtures_shows_is_refused():
         power(*normal(60, 18.0), edge=1e-6)
 
 
+@pytest.mark.parametrize("level", [1e-12, 0.5, 1 - 1e-9, 1 - 2**-53])
+@pytest.mark.parametrize("fixtures", [5, 60])
+def test_every_level_and_every_concentration_has_a_ruler(level, fixtures):
+    for values in (normal(fixtures, 18.0)[0], pl.Series([1e6, *[0.001 * at for at in range(fixtures - 1)]])):
+        marks = ruler(alone(_sums(values), level))
+
+        assert marks[-1].more == 0
+        assert all(one.more_low <= one.more <= one.more_high for one in marks)
+
+
 @pytest.mark.parametrize("fixtures", [0, 1, 4])
 def test_few_fixtures_have_no_power(fixtures):
     values = pl.Series(range(fixtures), dtype=pl.Float64)
