@@ -18,7 +18,7 @@ from tests.length import length
 from tests.plain_ladders import PlainStream, states_at, states_of
 from tests.sources.betfair.test_history import OPENING, T, change, definition, imported, offers, stream
 
-_BACKS = (1.01, 1.5, 1.64, 1.9, 1.95, 2, 2.02, 2.1, 3.5, 4.2, 7.6, 17, 24, 110, 480, 490, 500, 990, 1000)
+_BACKS = (1.01, 1.5, 1.64, 1.9, 1.95, 2, 2.02, 2.1, 3.5, 4.2, 7.6, 17, 24, 50.0, 50.01, 50.02, 110, 480, 490, 500, 990, 1000)
 _SIZES = (0, 0, 0.01, 2, 5.37, 10.06, 20.62, 13003.7)
 
 
