@@ -228,7 +228,7 @@ def backed(prices: Floats, sizes: Floats) -> tuple[Ints, Ints]:
 def against(prices: Floats, sizes: Floats) -> tuple[Ints, Ints]:
     """Return odds x 1000 and stakes in cents at which the contrary of a runner can be backed, by taking offers to lay it.
 
-    Whoever takes an offer to lay at the odds L of the size s stakes s x (L - 1), to win s.
+    An offer to lay at the odds L, of the size s, takes the stake s x (L - 1), which wins s.
     """
     milli, cents = backed(prices, sizes)
     return np.rint(prices / (prices - 1) * 1000).astype(np.int64), (cents * (milli - 1000) + 500) // 1000
