@@ -18,7 +18,7 @@ from tests.length import length
 from tests.plain_ladders import PlainStream, states_at, states_of
 from tests.sources.betfair.test_history import OPENING, T, change, definition, imported, offers, stream
 
-_BACKS = (1.01, 1.5, 1.64, 1.9, 1.95, 2, 2.02, 2.1, 3.5, 4.2, 7.6, 17, 24, 110, 480, 490, 500, 990, 1000)
+_BACKS = (1.01, 1.5, 1.64, 1.9, 1.95, 2, 2.02, 2.1, 3.5, 4.2, 7.6, 17, 24, 50.0, 50.01, 50.02, 110, 480, 490, 500, 990, 1000)
 _SIZES = (0, 0, 0.01, 2, 5.37, 10.06, 20.62, 13003.7)
 
 
@@ -77,6 +77,10 @@ def test_ladders_of_real_files_are_those_of_a_plain_reader_at_every_time(tmp_pat
     found = states_at(states_of(pack.ladders().collect()), expected)
     assert found == expected
     assert max(len(levels) for state in found.values() for levels in state.values()) == 10
+    ticks = pack.tape().ticks().collect().filter(~pl.col("suspended")).sort("ts_ms")
+    best = pack.ladders().filter(pl.col("level") == 0).select("market_key", "side", "ts_ms", best="odds_milli").collect()
+    held = ticks.join_asof(best.sort("ts_ms"), on="ts_ms", by=["market_key", "side"], check_sortedness=False)
+    assert held.filter(pl.col("odds_milli").ne_missing(pl.col("best"))).is_empty()  # the price on offer is the best level
 
 
 def rows_of(pack, side):
