@@ -1,4 +1,6 @@
+import hashlib
 import json
+import struct
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -15,6 +17,7 @@ from clvlab.packs.manifest import Fixture, PackManifest
 from clvlab.packs.reader import load_pack
 from clvlab.packs.verification import verify_pack
 from clvlab.packs.views.concatenation import concatenated
+from clvlab.packs.views.join import joined_by
 from clvlab.packs.writer import write_pack
 
 KEY = "WINNER||"
@@ -111,6 +114,29 @@ def test_the_order_of_rows_changes_no_hash_and_each_value_does(tmp_path):
         first = pl.int_range(pl.len()) == 0
         other = ladder_digests(sorted_ladders(ladders().with_columns(pl.when(first).then(step).otherwise(name).alias(name))))
         assert [whole[one] == other[one] for one in (1, 2)] == [False, True], name
+
+
+def test_the_digest_is_laid_out_as_the_format_says():
+    rows = [row for row in sorted_ladders(ladders()).iter_rows() if row[0] == 1]
+    names = sorted({row[1:3] for row in rows})
+    content = struct.pack("<I", len(names))
+    for text in (text.encode() for name in names for text in name):
+        content += struct.pack("<I", len(text)) + text
+    content += b"".join(struct.pack("<I", names.index(row[1:3])) for row in rows)
+    for column, form in enumerate("bqiq", 3):
+        content += b"".join(struct.pack(f"<{form}", -1 if row[column] is None else row[column]) for row in rows)
+
+    assert ladder_digests(sorted_ladders(ladders()))[1] == "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def test_joined_sources_keep_the_ladders_of_the_first(folder, tmp_path):
+    rule = {"books": ["other"], "matching": "2", "pairs": [[[1, 1, 0]]]}
+    write_pack(ticks((1,)), manifest("other", (1,)), tmp_path / "other")
+
+    joined = joined_by([load_pack(folder), load_pack(tmp_path / "other")], rule)
+
+    assert_frame_equal(joined.ladders([1]).collect(), load_pack(folder).ladders([1]).collect())
+    assert not joined_by([load_pack(tmp_path / "other"), load_pack(folder)], rule).has_ladders
 
 
 def restated(folder, frame):

@@ -73,7 +73,8 @@ def test_a_limit_that_is_no_positive_number_of_seconds_is_refused(limit):
         ("margin", "magic", OddsError), ("odds_format", "roman", OddsError), ("min_books", 0, OddsError),
         ("max_age_s", -1, OddsError), ("max_overround", 30, OddsError), ("weights", ["a"], OddsError),
         ("closing", "average", OddsError), ("time_zone", 1, SourceError), ("lenient", "no", ArgumentError),
-        ("books", "yes", ArgumentError), ("progress", "print", ArgumentError), ("mapping", ["time"], SourceError),
+        ("books", "yes", ArgumentError), ("ladders", "yes", ArgumentError), ("progress", "print", ArgumentError),
+        ("mapping", ["time"], SourceError),
     ],
 )  # fmt: skip
 def test_options_are_checked_whoever_makes_them(name, value, error):
@@ -150,6 +151,17 @@ def without_books(source, folder):
             SOURCES[source].write(folder / "files")
             return folder / "files", folder / "files.yml"
     return folder, None
+
+
+@pytest.mark.parametrize("source", ["kalshi", "trades", "txline"])
+def test_a_source_without_depth_takes_no_ladders(tmp_path, source):
+    (tmp_path / "files").mkdir()
+    path, mapping = without_books(source, tmp_path)
+
+    with pytest.raises(SourceError, match=f"{source}/. reads no ladders: leave ladders out"):
+        cl.import_odds(source, path, tmp_path / "pack", mapping=mapping, ladders=True)
+
+    assert not (tmp_path / "pack").exists()
 
 
 @pytest.mark.parametrize("source", ["betfair", "kalshi", "pmxt", "trades", "txline"])

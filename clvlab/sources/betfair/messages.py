@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -156,7 +158,7 @@ class Runner:
 
 _FULLNESS = {False: ("atb", "batb", "bdatb"), True: ("atl", "batl", "bdatl")}
 _LEAST = 0.005  # a smaller size rounds to nothing
-_NEAR, _FAR = 1.5, 100.0  # between these prices, offers to lay have odds and stakes that rounding keeps apart and above 0
+_NEAR = 1.5  # from this price on, a size of a cent to lay is a stake of a cent
 
 
 @dataclass(slots=True)
@@ -172,17 +174,21 @@ class _Offers:
     sizes: dict[float, float] = field(default_factory=dict)
     prices: list[float] = field(default_factory=list)  # those of ``sizes``, ascending
     best: dict[int, tuple[float, float]] = field(default_factory=dict)
+    close_from: float = math.inf  # the least price to lay that has the rounded odds of the next one
 
     def change(self, kind: int, deltas: Iterable[Any]) -> None:
         """Apply deltas of a kind, at least as full as the kinds so far."""
         if kind < self.kind:  # a fuller kind states everything from its start
-            self.kind, self.sizes, self.prices, self.best = kind, {}, [], {}
+            self.kind, self.sizes, self.prices, self.best, self.close_from = kind, {}, [], {}, math.inf
         if not kind:
             sizes, prices = self.sizes, self.prices
             for price, size in deltas:
                 if size and size >= _LEAST:
                     if price not in sizes:
-                        insort(prices, price)
+                        at = bisect_left(prices, price)
+                        prices.insert(at, price)
+                        if self.is_lay:
+                            self._compare(at)
                     sizes[price] = size
                 elif sizes.pop(price, None):
                     del prices[bisect_left(prices, price)]
@@ -193,14 +199,20 @@ class _Offers:
             else:
                 self.best.pop(level, None)
         self.sizes = dict(offer for _, offer in sorted(self.best.items(), reverse=True))  # of one price the better level counts
-        self.prices = sorted(self.sizes)
+        self.prices, self.close_from = sorted(self.sizes), 0.0
+
+    def _compare(self, at: int) -> None:
+        """Compare a new price to lay with its neighbours: the odds a / (a - 1) and b / (b - 1) should differ by 0.001."""
+        for a, b in pairwise(self.prices[max(0, at - 1) : at + 2]):
+            if 1000 * (b - a) < (a - 1) * (b - 1):
+                self.close_from = min(self.close_from, a)
 
     def ordered(self) -> tuple[list[float], list[float]]:
         """Return prices and sizes, the best first: those that make the levels of a ladder."""
         prices = self.prices
         if not self.is_lay:
             found = prices[: -LEVEL_COUNT - 1 : -1]
-        elif len(prices) > LEVEL_COUNT and prices[0] >= _NEAR and prices[LEVEL_COUNT - 1] <= _FAR:
+        elif len(prices) > LEVEL_COUNT and prices[0] >= _NEAR and prices[LEVEL_COUNT - 1] < self.close_from:
             found = prices[:LEVEL_COUNT]
         else:
             found = prices
@@ -216,7 +228,7 @@ def backed(prices: Floats, sizes: Floats) -> tuple[Ints, Ints]:
 def against(prices: Floats, sizes: Floats) -> tuple[Ints, Ints]:
     """Return odds x 1000 and stakes in cents at which the contrary of a runner can be backed, by taking offers to lay it.
 
-    Whoever takes an offer to lay at the odds L of the size s stakes s x (L - 1), to win s.
+    An offer to lay at the odds L, of the size s, takes the stake s x (L - 1), which wins s.
     """
     milli, cents = backed(prices, sizes)
     return np.rint(prices / (prices - 1) * 1000).astype(np.int64), (cents * (milli - 1000) + 500) // 1000
@@ -717,7 +729,9 @@ class BetfairReader:
             ts_ms, changes = self._check_message(message)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self._doubt(message)
-            raise error if isinstance(error, ValueError) else ValueError(f"{type(error).__name__}: {error}") from error
+            if isinstance(error, ValueError):
+                raise
+            raise ValueError(f"{type(error).__name__}: {error}") from error
         if not self.clock.holds(ts_ms):  # its changes still count, because the book needs each of them
             ts_ms = self._held_ms or received_ts_ms
         states = self.finish() if ts_ms != self._held_ms else []

@@ -51,6 +51,7 @@ class _Book:
     market: ShareMarket
     sides: tuple[tuple[str, bool], ...]
     is_known: bool = False
+    is_doubtful: bool = False  # a message was refused that may have changed a level
     since_ms: int = 0
     last_ms: int = 0
     _levels: dict[Level, tuple[Decimal, int]] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class _Book:
         if change.kind == "over":
             self.forget()
         elif change.kind == "book" and change.ts_ms >= self.last_ms:
-            self.is_known, self.since_ms = True, change.ts_ms
+            self.is_known, self.is_doubtful, self.since_ms = True, False, change.ts_ms
             self._levels = {level: (size, change.ts_ms) for level, size in change.levels.items()}
         elif change.kind == "changes" and self.is_known and change.ts_ms >= self.since_ms:
             for level, size in change.levels.items():
@@ -90,7 +91,7 @@ class _Book:
             asks = [
                 (WHOLE - price if is_bid else price, size)
                 for (is_bid, price), (size, _) in self._levels.items()
-                if size and is_bid == opposite
+                if size and is_bid == opposite and not self.is_doubtful
             ]
             key = self.market.fixture_id, self.market.market_key, side
             ladders.put(key, self.market.ts_ms, *share_offers(sorted(asks)))
@@ -156,6 +157,13 @@ class AssetBooks:
     def forget(self, assets: Collection[str]) -> set[tuple[int, str]]:
         """Mark the books of these assets, or of all, unknown, and return the markets that were known."""
         return {(market.fixture_id, market.market_key) for market in self._forget(assets, 0)}
+
+    def doubt(self) -> None:
+        """End the ladders of all assets until their next full books: a message can't be read that may be about any."""
+        for book in self._books.values():
+            book.is_doubtful = True
+            if self.ladders is not None:
+                book.state_ladders(self.ladders)
 
     def suspend(self, assets: Collection[str], ts_ms: int) -> list[State]:
         """Forget books as of a time, and return the suspended states of the markets that were known."""
@@ -353,7 +361,11 @@ class PolymarketReader:
             for event in events_of(message):
                 self._describe(event)
             return ()
-        changes = [change for part in (message if isinstance(message, list) else [message]) for change in _changes(part)]
+        try:
+            changes = [change for part in (message if isinstance(message, list) else [message]) for change in _changes(part)]
+        except ValueError:
+            self._books.doubt()
+            raise
         changes = [self._at_sound_time(change, received_ts_ms) for change in changes]
         return self._books.take(changes, self._in_play.__contains__)
 

@@ -7,16 +7,18 @@ import orjson
 import polars as pl
 import pytest
 
+import clvlab as cl
 from clvlab.errors import SourceError, UnsupportedError
 from clvlab.packs.ladders import LADDERS
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_source
 from clvlab.sources.source import Options
+from tests.commands import clvlab
 from tests.length import length
 from tests.plain_ladders import PlainStream, states_at, states_of
 from tests.sources.betfair.test_history import OPENING, T, change, definition, imported, offers, stream
 
-_BACKS = (1.01, 1.5, 1.64, 1.9, 1.95, 2, 2.02, 2.1, 3.5, 4.2, 7.6, 17, 24, 110, 480, 490, 500, 990, 1000)
+_BACKS = (1.01, 1.5, 1.64, 1.9, 1.95, 2, 2.02, 2.1, 3.5, 4.2, 7.6, 17, 24, 50.0, 50.01, 50.02, 110, 480, 490, 500, 990, 1000)
 _SIZES = (0, 0, 0.01, 2, 5.37, 10.06, 20.62, 13003.7)
 
 
@@ -174,3 +176,18 @@ def test_ladders_change_nothing_else_of_a_pack(tmp_path):
     assert [one.digest for one in bare.manifest.fixtures] == [one.digest for one in full.manifest.fixtures]
     assert pack.has_ladders
     assert full.manifest.content_hash != bare.manifest.content_hash
+
+
+def test_a_notebook_and_a_terminal_import_the_same_ladders(tmp_path):
+    path = stream(tmp_path, *generated(random.Random(1), 50, 2))
+
+    pack = cl.import_odds("betfair", path, tmp_path / "mine", ladders=True)
+    code, _, err = clvlab(tmp_path, "packs", "import", "betfair", path.name, "--out", "theirs", "--ladders")
+
+    assert (code, err) == (0, "")
+    assert pack.content_hash == cl.open_pack(tmp_path / "theirs").content_hash
+    assert clvlab(tmp_path, "packs", "export", "theirs", "l.parquet", "--ladders")[0] == 0
+    assert pl.read_parquet(tmp_path / "l.parquet").equals(pack.ladders())
+    assert pack.ladders(pack.fixture_ids).equals(pack.ladders())
+    assert "--books and --ladders" in clvlab(tmp_path, "packs", "export", "theirs", "x.csv", "--ladders", "--books")[2]
+    assert "keeps no ladders" in clvlab(tmp_path, "packs", "export", "starter", "x.csv", "--ladders")[2]

@@ -11,6 +11,7 @@ from clvlab.errors import SourceError
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_options, import_source
 from tests.length import length
+from tests.plain_ladders import half_up, states_at, states_of
 from tests.samples import pmxt
 from tests.samples.walks import matches
 from tests.sources.plain import state_of, states_by_time
@@ -248,3 +249,57 @@ def test_the_sample_is_read_as_its_mapping_says(tmp_path):
     import_source("pmxt", [tmp_path / "sample"], tmp_path / "p", import_options(mapping=mapping))
 
     assert verify_pack(tmp_path / "p").manifest.fixtures[0].names == matches()[0].names
+
+
+def ladders(tmp_path, side):
+    rows = verify_pack(tmp_path / "p").ladders().collect().filter(pl.col("side") == side)
+    start_ms = round(at(12).timestamp()) * 1000
+    return [(level, ts_ms - start_ms, odds, stake) for *_, level, ts_ms, odds, stake in rows.iter_rows()]
+
+
+def test_asks_and_bids_are_the_offers_of_yes_and_no_until_an_hour_is_missing(tmp_path):
+    hours = {12: [OPEN, pmxt.change(at(12, 1), "7", 42, 3, "SELL")], 14: [pmxt.book(at(14, 5), "7", 50, 52)]}
+
+    imported(tmp_path, hours, ladders=True)
+
+    missing, again = 3_600_000, 2 * 3_600_000 + 5_000
+    assert ladders(tmp_path, "yes") == [
+        (0, 0, 2381, 1050), (0, 1_000, 2381, 126), (0, missing, None, None), (0, again, 1923, 1300),
+        (1, 0, 2326, 1075), (1, missing, None, None), (1, again, 1887, 1325),
+    ]  # fmt: skip
+    assert ladders(tmp_path, "no")[:2] == [(0, 0, 1667, 1500), (0, missing, None, None)]
+
+
+def plain_levels(book, side):
+    """Return the levels of a side of a book, price in cents -> size of (is_bid, price)."""
+    asks = sorted(
+        (100 - cents if is_bid else cents, size) for (is_bid, cents), size in book.items() if is_bid == (side == "no")
+    )
+    levels = [(half_up(Fraction(100_000, cents)), half_up(Fraction(str(size)) * cents)) for cents, size in asks if size]
+    return [level for level in levels if level[1]][:10]
+
+
+@pytest.mark.parametrize("seed", range(length(5, 50)))
+def test_ladders_are_those_of_a_plain_book_at_every_time(tmp_path, seed):
+    dice = random.Random(seed)
+    book, rows, expected = {}, [], {}
+    for second in range(150):
+        when = at(12, second // 2, ms=dice.choice([0, 500]) * (second % 2))  # some of one time
+        if second == 0 or dice.random() < 0.03:
+            book = {(is_bid, dice.randint(1, 49) + 50 * (not is_bid)): dice.choice([0.001, 3, 250.5])
+                    for is_bid in (True, False) for _ in range(dice.randint(0, 15))}  # fmt: skip
+            listed = {way: [(cents / 100, size) for (own, cents), size in book.items() if own == way] for way in (True, False)}
+            sides = [[{"price": f"{price:.2f}", "size": str(size)} for price, size in listed[way]] for way in (True, False)]
+            row = (when, "0xmarket", "book_snapshot", "7", *map(json.dumps, sides), None, None, None)
+        else:
+            is_bid = dice.random() < 0.5
+            cents, size = dice.randint(1, 49) + 50 * (not is_bid), dice.choice([0, 0, 0.004, 7.25, 40])
+            book[is_bid, cents] = size
+            row = pmxt.change(when, "7", cents, size, "BUY" if is_bid else "SELL")
+        rows.append(row)
+        state = {(KEY, side): levels for side in ("no", "yes") if (levels := plain_levels(book, side))}
+        expected[round(when.timestamp() * 1000)] = state
+
+    imported(tmp_path, {12: rows}, ladders=True)
+
+    assert states_at(states_of(verify_pack(tmp_path / "p").ladders().collect()), expected) == expected
