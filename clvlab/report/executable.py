@@ -14,7 +14,7 @@ import polars as pl
 from clvlab.errors import StatisticsError
 from clvlab.law.lines import Ints
 from clvlab.law.schema import Reason, Schema
-from clvlab.packs.reader import Pack, shards_of
+from clvlab.packs.reader import shards_of
 from clvlab.report.breakdowns import scored_decisions
 from clvlab.report.export import Exportable, check_settings
 from clvlab.report.figures import returns_of
@@ -164,6 +164,11 @@ class Executable(Exportable):
     def _stakes(self, times: float = 1.0) -> pl.Series:
         """Return the stake of each order in cents, times a factor."""
         if self.own_stakes:
+            most = int(self._scored["stake"].max() or 0)  # type: ignore[arg-type]
+            if most > 100 * MAX_STAKE:
+                raise StatisticsError(
+                    f"a bet of {most / 100:,.2f} is above {MAX_STAKE:,}, the largest stake: state one with stake="
+                )
             return (self._scored["stake"] * times).round().cast(pl.Int64).clip(1, 100 * MAX_STAKE)
         return pl.repeat(max(round(100 * self.stake * times), 1), self._scored.height, dtype=pl.Int64, eager=True)
 
@@ -411,27 +416,30 @@ def _part(filled: pl.Series, ordered: pl.Series) -> float:
 
 def _offers(run: Run, orders: pl.DataFrame, *, quoted: bool) -> Iterator[tuple[pl.Series, Offers]]:
     """Yield the offers of some fixtures at a time, with the ``seq`` of their orders."""
-    pack = run.pack
+    pack, gaps = run.pack, _gaps(run)
     for shard in shards_of(pack.manifest.fixtures, 2):
         own = orders.filter(pl.col("fixture_id").is_in([fixture.fixture_id for fixture in shard]))
         if own.is_empty():
             continue
         ids = own["fixture_id"].unique().sort().to_list()
-        tape = pack.tape(ids).at_source(run.window.close_source)
+        whole = pack.tape(ids)
+        tape = whole.at_source(run.window.close_source)
         if quoted:
-            books = pack.tape(ids).books
-            ladders = quoted_ladders(tape, None if books is None else books.collect())
+            ladders = quoted_ladders(tape, None if whole.books is None else whole.books.collect())
         else:
             ladders = pack.ladders(ids).collect()
-        yield own["seq"], offers_of(tape, ladders, own, _gaps(pack, set(tape.series["market_key"])))
+        yield own["seq"], offers_of(tape, ladders, own, gaps)
 
 
-def _gaps(pack: Pack, markets: set[str]) -> Gaps:
+def _gaps(run: Run) -> Gaps:
     """Return the lasting gaps of a capture by market; a gap without a market, or with an unknown one, concerns all."""
+    lasting = lasting_gaps(run.pack)
+    named = any(gap.markets for gap in lasting)
+    markets = set(run.pack.tape(run.fixture_ids).series["market_key"]) if named else set()
     found = defaultdict[str | None, list[tuple[int, int]]](list)
-    for gap in lasting_gaps(pack):
-        named = set(gap.markets or ())
-        for key in named if named and named <= markets else {None}:
+    for gap in lasting:
+        own = set(gap.markets or ())
+        for key in own if own and own <= markets else {None}:
             found[key].append((gap.from_ts_ms, gap.to_ts_ms))
     return found
 

@@ -27,7 +27,7 @@ RULE = "clvlab-taking/1"
 MAX_AGE_S = 900  # as ``max_quote_age_s`` of a policy
 UNKNOWN_SIZE = 2**52  # cents: the size of a quoted price whose size is not known
 
-# Orders for ``offers_of``. A limit of null or 0 is none. ``close_ts_ms`` is the end of the window of the fixture.
+# Orders for ``offers_of``. A limit of null or 0 does not count. ``close_ts_ms`` is the end of the window of the fixture.
 ORDERS: Schema = {
     "seq": pl.Int64,
     "agent_id": pl.String,

@@ -386,3 +386,11 @@ def test_what_bets_would_have_paid_is_at_their_own_stakes(graded):
     assert own.frame["odds"].equals(flat.frame["odds"])
     by_hand = own.frame.select((pl.col("delayed_pct") * pl.col("stake_filled")).sum() / pl.col("stake").sum()).item()
     assert own.means["delayed", "ordered"][1].mean == pytest.approx(by_hand)
+
+
+def test_a_bet_above_the_largest_stake_needs_another_one():
+    huge = grade(row(stake="20000000"))
+
+    with pytest.raises(StatisticsError, match="above 10,000,000"):
+        huge.executable().frame  # noqa: B018
+    assert huge.executable(stake=5).frame["stake"].to_list() == [5.0]

@@ -8,7 +8,9 @@ import clvlab as cl
 from clvlab.errors import StatisticsError
 from clvlab.law.policy import PolicyEnvelope
 from clvlab.packs.ladders import LADDERS
+from clvlab.packs.manifest import Gap
 from clvlab.packs.writer import write_pack
+from clvlab.report import executable
 from clvlab.report.executable import EXECUTABLE, SUMMARY, Executable
 from clvlab.statistics import cluster_mean, weighted_mean
 from tests.booked import frames, manifest, write_booked
@@ -189,3 +191,17 @@ def test_the_interval_of_a_mean_per_stake_filled_covers_the_truth():
         found = weighted_mean(pl.Series(value), pl.Series(filled), pl.Series(fixture))
         hits += found.low <= truth <= found.high
     assert 0.925 < hits / runs < 0.975
+
+
+def test_an_order_in_a_gap_of_the_capture_is_unknown(booked, monkeypatch):
+    before = booked.executable(delay_s=0)
+    first = before.frame.row(0, named=True)
+    span = {"from_ts_ms": first["ts_ms"] - 10**9, "to_ts_ms": first["ts_ms"] + 1}
+
+    for markets, touched in ((None, True), ((first["market_key"],), True), (("nobody's",), True)):
+        monkeypatch.setattr(executable, "lasting_gaps", lambda _, own=markets: [Gap(**span, markets=own)])
+        after = booked.executable(delay_s=0).frame.row(0, named=True)
+        assert (after["outcome"] == "unknown") == touched
+    other = next(key for key in before.frame["market_key"] if key != first["market_key"])
+    monkeypatch.setattr(executable, "lasting_gaps", lambda _: [Gap(**span, markets=(other,))])
+    assert booked.executable(delay_s=0).frame.row(0, named=True)["outcome"] == first["outcome"] != "unknown"
