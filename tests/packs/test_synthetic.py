@@ -180,7 +180,7 @@ def test_baseline_does_not_look_skilled_in_a_bundled_pack(pack_id):
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["cumulative-drift", "sharp-momentum-v2"])
 def test_agents_that_look_back_find_the_trend_and_gain_less_than_the_margin(strategy):
-    mean, t = mean_and_t(over_seeds(season(seed, 900).clv(strategy) for seed in SEEDS))
+    mean, t = mean_and_t(over_seeds(season(seed, 900).clv(strategy) for seed in (1, 2, 3)))
 
     assert t > 2
     assert 5 < mean < 60
