@@ -328,7 +328,7 @@ class Executable(Exportable):
         money = "nothing was filled"
         if got.mean is not None:
             each = f"{_text(got)} for each stake filled, {_text(ordered)} for each ordered" if part < 1 else _text(got)
-            money = f"taken, {each}; edge after commission {_text(edge, '%')}"
+            money = f"taken and after commission {each}, an edge of {_text(edge, '%')}"
         size = "their own stakes" if self.own_stakes else f"{self.stake:g}"
         return (
             f"{counted(self.frame.height, 'order')} of {size}, {self.delay_s:g} s after the decision"
@@ -366,6 +366,12 @@ class Executable(Exportable):
         return card("executable.html", "Would it have paid?", **listed_values(self))
 
 
+def _kinds(found: Executable) -> tuple[str, ...]:
+    """Return the kinds of means to show: both are the same where everything was filled."""
+    is_whole = all((found.frame[filled] == found.frame["stake"]).all() for filled in ("taken_stake_filled", "stake_filled"))
+    return ("ordered",) if is_whole else ("ordered", "filled")
+
+
 def listed_values(found: Executable) -> dict[str, object]:
     """Return what the template shows."""
     within = scale([number for name in ("mean_bps", "low_bps", "high_bps") for number in found.summary[name]])
@@ -378,7 +384,7 @@ def listed_values(found: Executable) -> dict[str, object]:
         "why": found.why,
         "quoted": found.basis == QUOTED,
         "axis": scale_axis(within) if rows else "",
-        "parts": {per: [row for row in rows if row["per"] == per] for per in ("ordered", "filled")} if rows else {},
+        "parts": {per: [row for row in rows if row["per"] == per] for per in _kinds(found)} if rows else {},
         "outcomes": [(OUTCOMES[FillOutcome(name)], name, number) for name, number in found.counts.items()],
         "unscored": sum(found.unscored.values()),
         "crossed": int(found.frame["crossed"].sum()),

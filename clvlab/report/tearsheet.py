@@ -495,7 +495,7 @@ def tear_sheet_page(performed: Run, executable: Executable | None = None) -> str
     >>> import clvlab as cl
     >>> page = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
     >>> page[:15], page.count("<svg"), "<script" in page
-    ('<!DOCTYPE html>', 49, False)
+    ('<!DOCTYPE html>', 43, False)
     """
     sheet, report = TearSheet(performed), performed.report
     run = {

@@ -37,7 +37,7 @@ class Commission:
     base, rate
         What is charged, and its share that is.
     since, source
-        First day of the formula as far as its source dates it, and the page that states it; empty for a rate of your own.
+        First day of the formula, empty where its source has none, and the page that states it; empty for a rate of your own.
     whole_cents
         Whether the charge of an order is rounded up to a cent.
     note
@@ -53,14 +53,15 @@ class Commission:
     note: str = ""
 
     def __str__(self) -> str:
-        return f"{100 * self.rate:g} % of the {self.base}" if not self.source else f"{self.name}, {self.rate:g} of {self.base}"
+        charged = f"{self.rate:g} x {self.base}" if self.base is Base.TRADE else f"{100 * self.rate:g} % of the {self.base}"
+        return f"{self.name}: {charged}" if self.source else charged
 
 
 VENUES: Mapping[str, Commission] = {
     one.name: one
     for one in (
         Commission(
-            "betfair", Base.NET_WINNINGS, 0.05, "undated", "https://support.betfair.com/app/answers/detail/a_id/413",
+            "betfair", Base.NET_WINNINGS, 0.05, "", "https://support.betfair.com/app/answers/detail/a_id/413",
             note="net winnings x market base rate x (1 - discount): the base rate of most sports is 5 %, without a discount; "
             "the rate of a rewards package is to be stated as a number",
         ),

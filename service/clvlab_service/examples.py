@@ -51,8 +51,8 @@ _VALUES: Mapping[str, object] = {
     "ExecutableResponse.commission": "5 % of the net winnings of a market",
     "ExecutableResponse.commission_since": None,
     "ExecutableResponse.commission_source": None,
-    "ExecutableResponse.line": "5 orders of 10, 1 s after the decision, 90.0% filled: CLV at the line +74 bps; taken, +31 bps "
-    "for each stake filled, +28 bps for each ordered; edge after commission +1.2 %",
+    "ExecutableResponse.line": "5 orders of 10, 1 s after the decision, 90.0% filled: CLV at the line +74 bps; taken and "
+    "after commission +31 bps for each stake filled, +28 bps for each ordered, an edge of +1.2 %",
     "ExecutableResponse.rule": "clvlab-taking/1",
     "ExecutableResponse.unscored": {"pending_horizon": 1},
     "ExecutableResponse.why": None,

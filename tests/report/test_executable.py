@@ -154,10 +154,19 @@ def test_the_card_shows_the_waterfall_and_escapes_nothing_twice(quoted, tmp_path
     page = quoted.to_html(tmp_path / "e.html").read_text()
 
     assert "Would it have paid?" in page
-    assert page.count("<svg") >= 11
+    assert page.count("<svg") == 7  # all of it was filled, so both means are one: an axis, five steps and a curve
+    assert "Per stake, all of it filled" in page
+    assert "Per stake filled, which is a selection" not in page
     assert "&amp;lt;" not in page
     quoted.to_csv(tmp_path / "e.csv")
     quoted.to_parquet(tmp_path / "e.parquet")
+
+
+def test_what_is_filled_in_part_has_both_means(booked):
+    page = booked.executable(stake=10_000)._repr_html_()
+
+    assert "Per stake ordered, what is not filled counts as 0" in page
+    assert "Per stake filled, which is a selection" in page
 
 
 def test_an_agent_without_a_scored_decision_has_nothing_to_take():
