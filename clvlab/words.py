@@ -527,6 +527,7 @@ VERDICTS: Mapping[str, str] = {"pass": "passes", "fail": "fails", "pending": "pe
 RUN_KINDS: Mapping[str, str] = {
     "competition": "Competition",
     "deploy": "Deployed agent",
+    "seat": "Seat",
     "backtest": "Backtest",
     "live": "Live run",
 }

@@ -30,7 +30,7 @@ from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.pages import catalog
 from clvlab_service.pages import runs as run_pages
 from clvlab_service.pages.route import PageRoute
-from clvlab_service.routers import agents, backtests, competitions, leaderboard, operations, packs, runs
+from clvlab_service.routers import agents, backtests, competitions, leaderboard, operations, packs, runs, seats
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena
 from clvlab_service.streams.connection import Feeds, StreamPlaces
@@ -80,6 +80,7 @@ _EXPOSED = (
 )
 _PAGES = (catalog.router, run_pages.router)
 _ROUTERS = (
+    seats.router,  # first, as its operations are called most often
     leaderboard.router,
     competitions.router,
     competitions.owned,

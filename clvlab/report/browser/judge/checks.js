@@ -130,6 +130,7 @@ function _asked({ parts, trust }, required, without) {
     if (here && Object.keys(trust[proof[2]]).length) asked.push([name, proof]);
     else without[name] = here ? "the proof is here, but you trust no key for it" : "the proof is not here";
   }
+  without.seat = "seat.json" in parts ? "the seat is here, and a browser does not check it: clv_verify.py does" : "the proof is not here";
   return asked;
 }
 
