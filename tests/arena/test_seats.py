@@ -89,7 +89,7 @@ def test_an_open_seat_seals_the_decisions_of_a_backtest(in_memory):
     start = play_favourite(in_memory, blind="open")
 
     evidence = read_evidence(in_memory.runs.sealed_run(start["run_id"]).events)
-    test = cl.backtest("starter", Favourite(), fixture_ids=FIXTURES)
+    test = cl.backtest("starter", Favourite(), fixtures=FIXTURES)
 
     assert lines_of(evidence) == lines_of(test.run.evidence)
     assert evidence.decisions["action"].unique().sort().to_list() == ["BACK", "WAIT"]
@@ -204,7 +204,7 @@ def test_the_same_answer_again_is_answered_alike_and_another_is_refused(applicat
     answered(application, ALICE, start | {"next": first["next"]}, 3)
 
     again = application.seats.act(ALICE, seat_id, action(1, action="BACK", side=view["sides"][0][0]))
-    with pytest.raises(SeatConflictError, match="tick 1 of .* has another answer, .* open is 5") as other:
+    with pytest.raises(SeatConflictError, match=r"tick 1 of .* has another answer, .* open is 5") as other:
         application.seats.act(ALICE, seat_id, action(1, back(view, 1)))
     with pytest.raises(SeatConflictError, match="tick 6 has not left yet: open is 5") as early:
         application.seats.act(ALICE, seat_id, action(6))
@@ -354,7 +354,7 @@ def test_a_seat_left_alone_is_abandoned_on_the_log(touch):
     found = application.seats.seat(ALICE, start["seat_id"])
     assert refused.value.reason == "over"
     assert (found["status"], found["cause"], found["secret"], found["next"]) == ("abandoned", "left alone", None, None)
-    commit, first, last, ended = entries_of(application)
+    _, first, last, ended = entries_of(application)
     assert (first.ticks, last.ticks, last.head, ended.cause) == (0, 3, found["head"], "left alone")
     application.close()
 
@@ -443,7 +443,9 @@ def test_a_seat_that_is_over_keeps_its_answers(in_memory):
 
 def test_a_run_that_cannot_be_sealed_abandons_its_seat(in_memory, monkeypatch):
     start = in_memory.seats.take(ALICE, request(fixture_ids=[FIXTURES[0]]))
-    monkeypatch.setattr(SeatTape, "opened", lambda *_: iter([(1, 0, "BACK", "x", "y", 1, None, None, None, None)]))
+    monkeypatch.setattr(
+        SeatTape, "opened", lambda *_: iter([(FIXTURES[0], 10**6, "BACK", "x", "y", 1, None, None, None, None)])
+    )
 
     with pytest.raises(Exception, match="failed"):
         finished(in_memory, ALICE, start)
