@@ -4,7 +4,6 @@ from itertools import count
 import orjson
 import pytest
 
-import clvlab as cl
 from clvlab.agents.seat import play
 from clvlab.arena.application import Application
 from clvlab.arena.caps import Caps
@@ -31,6 +30,8 @@ from clvlab.proof.bundle import read_bundle, run_of
 from clvlab.proof.canonical import parsed
 from clvlab.proof.evidence import read_evidence
 from clvlab.proof.verify import verify
+from clvlab.runs.execute import execute
+from clvlab.runs.spec import backtest_spec
 from clvlab.sources.capture.replay import messages_of
 from clvlab.store.runlog import RunLog
 from tests.arena.seats import FIXTURES, MINUTE, Favourite, action, answered, back, finished, request, signed
@@ -85,13 +86,13 @@ def lines_of(evidence):
     return evidence.decisions.drop("agent_id").to_dicts()
 
 
-def test_an_open_seat_seals_the_decisions_of_a_backtest(in_memory):
+def test_an_open_seat_seals_the_decisions_of_a_backtest(in_memory, pack):
     start = play_favourite(in_memory, blind="open")
 
     evidence = read_evidence(in_memory.runs.sealed_run(start["run_id"]).events)
-    test = cl.backtest("starter", Favourite(), fixtures=FIXTURES)
+    test = execute(backtest_spec(pack, Favourite(), fixture_ids=FIXTURES, audit=False))
 
-    assert lines_of(evidence) == lines_of(test.run.evidence)
+    assert lines_of(evidence) == lines_of(test.evidence)
     assert evidence.decisions["action"].unique().sort().to_list() == ["BACK", "WAIT"]
     assert evidence.decisions["confidence_raw"].drop_nulls().len() > 0
     [agent] = evidence.started["agents"]

@@ -64,14 +64,20 @@ class SeatTape:
         row = self.messages.row(tick - 1)
         fixture_id, tick_seq, ts_ms, in_running, market_key, suspended, names, prob_bps, odds_milli = row
         sides = [list(side) for side in zip(names, prob_bps, odds_milli, strict=True)]
-        view = {"tick": tick, "suspended": suspended, "in_running": in_running}
+        state = {"suspended": suspended, "in_running": in_running}
         if blind == Blind.OPEN:
-            view |= {"fixture": fixture_id, "market": market_key, "sides": sides, "time_ms": ts_ms}
+            view = {"tick": tick, "fixture": fixture_id, "market": market_key, "sides": sides, **state, "time_ms": ts_ms}
             return view | {"tick_seq": tick_seq, "about": self.known[fixture_id]._asdict()}
         for side in sides:
             side[0] = alias(secret, "side", fixture_id, market_key, side[0])
-        view |= {"fixture": alias(secret, "fixture", fixture_id), "market": alias(secret, "market", fixture_id, market_key)}
-        return view | {"sides": sorted(sides, key=lambda side: side[0]), "time_ms": ts_ms - self._start_ts_ms}
+        return {
+            "tick": tick,
+            "fixture": alias(secret, "fixture", fixture_id),
+            "market": alias(secret, "market", fixture_id, market_key),
+            "sides": sorted(sides, key=lambda side: side[0]),
+            **state,
+            "time_ms": ts_ms - self._start_ts_ms,
+        }
 
     def views(self, blind: Blind, secret: bytes) -> Iterator[tuple[tuple[int, int], JsonObject]]:
         for tick in range(1, self.ticks + 1):
