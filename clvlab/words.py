@@ -556,3 +556,21 @@ CAUSALITY: Mapping[str, str] = {
     "prefix-audit": "decided the same when later messages were cut off",
 }
 """How it was shown that an agent did not look ahead."""
+
+BLINDNESS: Mapping[str, str] = {
+    "open": "nothing was hidden from it",
+    "aliased": "names, ids and dates were hidden from it, prices and gaps were not: who has the pack can find the match by them",
+}
+"""What a seat hid from an agent that answered from elsewhere."""
+
+
+def causality(label: str, blind: object = None) -> str:
+    """Return in words how it was shown that an agent did not look ahead; ``blind`` is what its seat hid.
+
+    Examples
+    --------
+    >>> causality("asked", "open")
+    'answered from elsewhere, message by message; nothing was hidden from it; that nobody saw a message earlier is unproved'
+    """
+    shown, hidden = CAUSALITY.get(label, label), BLINDNESS.get(str(blind))
+    return shown if label != "asked" or hidden is None else f"{shown}; {hidden}; that nobody saw a message earlier is unproved"

@@ -47,15 +47,15 @@ class SeatPlayer:
             odds,
             view["suspended"],
         )
-        return [_said(one) for one in self._follower.take(message)]
+        return [_as_json(one) for one in self._follower.take(message)]
 
 
-def _said(decision: Decision) -> JsonObject:
+def _as_json(decision: Decision) -> JsonObject:
     _, _, action, market, side, stake, limit_odds_milli, reason, confidence, claimed_edge_bps = decision
     claims = {"reason": reason, "confidence": confidence, "claimed_edge_bps": claimed_edge_bps}
     own = {"market": market, "side": side, "stake": stake, "limit_odds_milli": limit_odds_milli}
-    said = {"action": action} | claims | (own if action == Action.BACK else {})
-    return {name: value for name, value in said.items() if value is not None}
+    fields = {"action": action} | claims | (own if action == Action.BACK else {})
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def play(agent: TickAgent, start: SeatAnswer, act: Act) -> SeatAnswer:

@@ -154,6 +154,18 @@ class Client(HttpCaller):
     (True, True)
     >>> client.delete_instance(deployed)
 
+    A seat, for an agent that answers past prices tick by tick:
+
+    >>> start = client.take_seat("me", pack_id="starter", fixture_ids=[90000003])
+    >>> seat_id, tick = start["seat_id"], start["next"]
+    >>> while tick:
+    ...     tick = client.act(seat_id, tick["view"]["tick"])["next"]
+    >>> [told["status"] for told in client.follow(start["run_id"])][-1], client.seat(seat_id)["status"]
+    ('sealed', 'sealed')
+    >>> len(client.seat_chain(seat_id)["ticks"]) == client.seats(limit=1)["seats"][0]["answered"]
+    True
+    >>> client.withdraw_seat(client.take_seat("me", pack_id="starter")["seat_id"])
+
     Uploads of packs, where the operator accepts them; ``pack.zip`` is a pack:
 
     >>> kept = client.upload_pack("pack.zip")["pack_id"]

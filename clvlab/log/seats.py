@@ -115,7 +115,7 @@ TickViews = Callable[[Blind, bytes], Iterable[tuple[tuple[int, int], JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class DecisionChain:
     """A seat's chain that was recomputed. ``entries`` are the proved entries of the log, as in the part."""
 
     header: JsonObject
@@ -129,7 +129,7 @@ class Chain:
         return str(self.ticks[-1]["head"]) if self.ticks else first_head(self.header)
 
 
-def read_chain(data: bytes) -> Chain:
+def read_chain(data: bytes) -> DecisionChain:
     """Read a seat's chain and recompute its heads; ``BundleError`` for another form, secret or head."""
     file = _exactly(_read(data), _FILE, "seat.json")
     head, secret = first_head(file["header"]), file["secret"]
@@ -148,7 +148,7 @@ def read_chain(data: bytes) -> Chain:
         head = next_head(head, tick["tick"], tick["decisions"], missed=tick["missed"])
         if head != tick["head"]:
             raise BundleError(f"the chain of the seat has the head {tick['head']!r:.80} after tick {number}, it gives {head}")
-    return Chain(file["header"], Blind(file["blind"]), opened, file["ticks"], file["entries"])
+    return DecisionChain(file["header"], Blind(file["blind"]), opened, file["ticks"], file["entries"])
 
 
 def _read(data: bytes) -> Any:
@@ -175,7 +175,7 @@ def _check_decision(decision: Any, number: int) -> None:
         raise BundleError(f"a decision at tick {number} of the seat is not well formed: {decision!r:.120}")
 
 
-def check_chain(chain: Chain, verification: Verification, views: TickViews | None = None) -> None:
+def check_chain(chain: DecisionChain, verification: Verification, views: TickViews | None = None) -> None:
     """Require a chain to be that of a verified run; ``BundleError`` says where they differ.
 
     1. Header, secret and the sealed configuration. 2. Every decision of the evidence, in order. 3. With ``views`` every tick.
@@ -194,8 +194,8 @@ def check_chain(chain: Chain, verification: Verification, views: TickViews | Non
     stated = list(_by_message(evidence.decisions.iter_rows(named=True)))
     where: dict[int, tuple[int, int]] = {}
     for (number, decisions), (message, rows) in zip(answered, stated, strict=False):
-        said = sorted(map(_as_sealed, decisions), key=repr)
-        if said != sorted((_of_row(row, chain) for row in rows), key=repr):
+        own = sorted(map(_as_sealed, decisions), key=repr)
+        if own != sorted((_of_row(row, chain) for row in rows), key=repr):
             raise BundleError(
                 f"tick {number} of the seat and the evidence at tick {message[1]} of fixture {message[0]} have other decisions"
             )
@@ -211,7 +211,7 @@ def _by_message(rows: Iterable[JsonObject]) -> Iterator[tuple[tuple[int, int], l
         yield message, list(own)
 
 
-def _check_views(chain: Chain, views: TickViews, where: Mapping[int, tuple[int, int]]) -> None:
+def _check_views(chain: DecisionChain, views: TickViews, where: Mapping[int, tuple[int, int]]) -> None:
     count = 0
     for count, (message, view) in enumerate(views(chain.blind, chain.secret), 1):
         if count > len(chain.ticks):
@@ -237,7 +237,7 @@ def _as_sealed(decision: JsonObject) -> tuple[Any, ...]:
     return (*map(decision.get, names), ppm, None if is_probability else claimed)
 
 
-def _of_row(row: JsonObject, chain: Chain) -> tuple[Any, ...]:
+def _of_row(row: JsonObject, chain: DecisionChain) -> tuple[Any, ...]:
     fixture_id, market, side = row["fixture_id"], row["market_key"], row["side"]
     if chain.blind == Blind.ALIASED and market is not None:
         market, side = alias(chain.secret, "market", fixture_id, market), alias(chain.secret, "side", fixture_id, market, side)
@@ -245,7 +245,7 @@ def _of_row(row: JsonObject, chain: Chain) -> tuple[Any, ...]:
     return (row["action"], market, side, *(row[name] for name in names))
 
 
-def check_entries(chain: Chain, parts: Mapping[str, bytes], ends_at: int | None) -> None:
+def check_entries(chain: DecisionChain, parts: Mapping[str, bytes], ends_at: int | None) -> None:
     """Require the log's entries in a chain to be about it, from its start to its end; their proofs are not judged.
 
     ``ends_at`` is the index of the entry with the run's result, if it is known.

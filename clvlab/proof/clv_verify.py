@@ -256,13 +256,13 @@ RESULTS = "|".join(
     pattern(RESULT | {"schema": one_of(*(f"clvlab-log/{version}" for version in versions)), **pack})
     for versions, pack in (((1, 2), {}), ((6,), PACK))
 )
-SAID = {"claimed_edge_bps?": INT, "confidence?": TEXT, "reason?": TEXT}
-SAID_BACK = {"action": one_of("BACK"), "limit_odds_milli?": COUNT, "market": TEXT, "side": TEXT, "stake": COUNT, **SAID}
-SAYINGS = f"{pattern(SAID_BACK)}|{pattern({'action': one_of('WAIT'), **SAID})}"
+CLAIMS = {"claimed_edge_bps?": INT, "confidence?": TEXT, "reason?": TEXT}
+SEAT_BACK = {"action": one_of("BACK"), "limit_odds_milli?": COUNT, "market": TEXT, "side": TEXT, "stake": COUNT, **CLAIMS}
+SEAT_DECISIONS = f"{pattern(SEAT_BACK)}|{pattern({'action': one_of('WAIT'), **CLAIMS})}"
 SEAT_HEADER = {"schema": one_of("clvlab-seat/1"), **dict.fromkeys(("agent_id", "blind_commitment", "run_id", "seat"), TEXT)}
 SEAT = {
     "blind": one_of("open", "aliased"), "entries": [PROVED], "header": SEAT_HEADER, "schema": one_of("clvlab-seat-chain/1"),
-    "secret": r'"[0-9a-f]{64}"', "ticks": [{"decisions": [SAYINGS], "head": HASH, "missed": BOOL, "tick": HASH}],
+    "secret": r'"[0-9a-f]{64}"', "ticks": [{"decisions": [SEAT_DECISIONS], "head": HASH, "missed": BOOL, "tick": HASH}],
 }  # fmt: skip
 SEAT_ENTRY = {
     "commit_index": COUNT, "head": HASH, "kind": one_of("SEAT"), "run_id": TEXT, "schema": one_of("clvlab-log/8"),
@@ -1155,12 +1155,12 @@ def check_chain(run: Run) -> Object:
     for number, (tick, head) in enumerate(zip(seat["ticks"], heads[1:], strict=True), 1):
         require(tick["head"] == head, f"tick {number} of the seat has another head than its chain")
         require(not (tick["missed"] and tick["decisions"]), f"tick {number} of the seat was missed, and has decisions")
-    told: dict[Tick, list[Any]] = {}
+    sealed_rows: dict[Tick, list[Any]] = {}
     for _, decision in run.evidence.decisions:
-        told.setdefault((decision["fixture_id"], decision["tick_seq"]), []).append(_sealed_in(decision, seat, secret))
-    said = [[_said(one) for one in tick["decisions"]] for tick in seat["ticks"] if tick["decisions"]]
-    require(len(said) == len(told), f"the seat decided at {len(said)} ticks, the evidence at {len(told)}")
-    for own_tick, (tick, rows) in zip(said, told.items(), strict=True):
+        sealed_rows.setdefault((decision["fixture_id"], decision["tick_seq"]), []).append(_sealed_in(decision, seat, secret))
+    recorded = [[_recorded(one) for one in tick["decisions"]] for tick in seat["ticks"] if tick["decisions"]]
+    require(len(recorded) == len(sealed_rows), f"the seat decided at {len(recorded)} ticks, the evidence at {len(sealed_rows)}")
+    for own_tick, (tick, rows) in zip(recorded, sealed_rows.items(), strict=True):
         require(sorted(own_tick, key=repr) == sorted(rows, key=repr), f"the seat decided otherwise than the evidence at {tick}")
     return seat
 
@@ -1173,7 +1173,7 @@ def _heads(seat: Object) -> list[str]:
     return heads
 
 
-def _said(decision: Object) -> tuple[Any, ...]:
+def _recorded(decision: Object) -> tuple[Any, ...]:
     names = ("action", "market", "side", "stake", "limit_odds_milli", "reason", "claimed_edge_bps", "confidence")
     return (*(decision.get(name) for name in names[:-1]), *_stated_confidence(decision.get("confidence")))
 

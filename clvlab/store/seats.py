@@ -38,7 +38,7 @@ class SeatPlace(TypedDict):
     seat_s: int
     logged_ticks: int
     logged_ts_ms: int
-    said_bytes: int
+    decision_bytes: int
 
 
 class SeatRow(SeatPlace):
@@ -74,7 +74,7 @@ class SeatTickRow(TypedDict):
 # Of every tick; to build a statement takes several times as long as to execute it in SQLite.
 _OF = seats.c.seat_id.in_(bindparam("ids", expanding=True))
 _PLACES = select(*columns(seats, SeatPlace)).where(_OF).order_by(seats.c.seat_id).with_for_update()
-_MOVED = ("status", "ticks", "head", "served_ts_ms", "logged_ticks", "logged_ts_ms", "said_bytes", "updated_ts_ms")
+_MOVED = ("status", "ticks", "head", "served_ts_ms", "logged_ticks", "logged_ts_ms", "decision_bytes", "updated_ts_ms")
 _MOVE = update(seats).where(seats.c.seat_id == bindparam("of_seat")).values({name: bindparam(f"new_{name}") for name in _MOVED})
 _TICK = select(*columns(seat_decisions, SeatTickRow)).where(
     seat_decisions.c.seat_id == bindparam("seat_id"), seat_decisions.c.tick == bindparam("tick")

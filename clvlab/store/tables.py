@@ -421,7 +421,7 @@ seats = Table(
     Column("seat_s", BigInteger, nullable=False),
     Column("logged_ticks", BigInteger, nullable=False),  # of the newest head in the run log
     Column("logged_ts_ms", BigInteger, nullable=False),
-    Column("said_bytes", BigInteger, nullable=False),  # of all decisions as recorded
+    Column("decision_bytes", BigInteger, nullable=False),  # of all decisions as recorded
     Column("created_ts_ms", BigInteger, nullable=False),
     Column("updated_ts_ms", BigInteger, nullable=False),
     Index(None, "owner", "created_ts_ms", "seat_id"),

@@ -212,7 +212,7 @@ class InvalidTokenError(ClvlabError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Verified:
+class _KnownToken:
     """A token that was verified by a key, and the seconds since 1970 between which it counts."""
 
     key_id: str | None
@@ -243,7 +243,7 @@ class Authenticator:
     issuer: str | None
     audience: str | None
     max_lifetime_s: int
-    _verified: dict[str, _Verified] = field(default_factory=dict)  # by token, the newest last
+    _verified: dict[str, _KnownToken] = field(default_factory=dict)  # by token, the newest last
 
     async def principal(self, authorization: str | None) -> str:
         """Return the DID of the caller. A token whose signature held under the present key is not verified again.
@@ -291,7 +291,7 @@ class Authenticator:
         while len(self._verified) >= _MOST_KNOWN:
             del self._verified[next(iter(self._verified))]
         begins, ends = int(max(claims["iat"], claims.get("nbf", 0))) - _LEEWAY_S, int(claims["exp"]) + _LEEWAY_S
-        self._verified[token] = _Verified(header.get("kid"), key, begins, ends, str(claims["sub"]))
+        self._verified[token] = _KnownToken(header.get("kid"), key, begins, ends, str(claims["sub"]))
         return str(claims["sub"])
 
 

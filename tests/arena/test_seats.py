@@ -458,7 +458,7 @@ def test_a_run_that_cannot_be_sealed_abandons_its_seat(in_memory, monkeypatch):
 
 
 def test_limits_hold_before_work():
-    application = Application(caps=Caps(seats=2), seats=SeatLimits(ticks=500, said_bytes=300, tick_s=20, seat_s=50))
+    application = Application(caps=Caps(seats=2), seats=SeatLimits(ticks=500, decision_bytes=300, tick_s=20, seat_s=50))
     seats = application.seats
 
     with pytest.raises(SeatTooLongError, match="1 to 500 messages"):

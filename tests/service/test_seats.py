@@ -1,5 +1,6 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 
 import httpx2
 import pytest
@@ -8,6 +9,7 @@ import clvlab as cl
 from clvlab.agents.seat import play
 from clvlab.client import ApiError
 from clvlab.log.note import Signer, write_signer
+from clvlab.words import BLINDNESS, CAUSALITY
 from tests.arena.seats import FIXTURES, Favourite
 from tests.postgres import say
 from tests.service.serving import api as serve_api
@@ -49,6 +51,8 @@ def test_a_seat_is_taken_answered_sealed_and_read(api):
     assert chain["ticks"][-1]["head"] == answer["answered"]["head"]
     assert card["lineage"]["agents"][0]["causality"] == "asked"
     assert api.get(f"/runs/{start['run_id']}/decisions")["total"] == said
+    page = api.nobody.get(f"/runs/{start['run_id']}", headers={"Accept": "text/html"}).text
+    assert f"{CAUSALITY['asked']}; {BLINDNESS['aliased']}" in unescape(page)
     assert api.post(f"/runs/{start['run_id']}/verify")["verified"]
 
 

@@ -77,7 +77,7 @@ class GroupCommit(Generic[_Item, _Made]):
     def _settle(self, items: Sequence[tuple[_Item, Future[_Made]]]) -> None:
         try:
             made: Sequence[_Made | Exception] = self._commit([item for item, _ in items])
-        except Exception as error:  # noqa: BLE001  # the boundary of a thread: the error is raised to whoever waits for the item
+        except Exception as error:  # noqa: BLE001  # the boundary of a thread: the caller of the item gets the error
             if len(items) > 1:
                 for one in items:
                     self._settle([one])

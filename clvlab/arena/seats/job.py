@@ -85,9 +85,9 @@ class SeatOrigin:
             answered = seats.ticks(connection, seat_id)
         pack = open_catalogued(self.catalog.seen_by(row["owner"]), row["pack_id"])
         blind, secret = blind_of(row), row["secret"]
-        said = [tick for tick in answered if tick["decisions"]]
-        tape = SeatTape.of(pack, row["fixture_ids"]) if said else None
-        decisions = [one for tick in said if tape for one in tape.opened(tick["tick"], tick["decisions"], blind, secret)]
+        deciding = [tick for tick in answered if tick["decisions"]]
+        tape = SeatTape.of(pack, row["fixture_ids"]) if deciding else None
+        decisions = [one for tick in deciding if tape for one in tape.opened(tick["tick"], tick["decisions"], blind, secret)]
         request = SeatRequest.model_validate(row["request"])
         return seat_spec(request, pack, row["fixture_ids"], seat_id, secret, decisions)
 

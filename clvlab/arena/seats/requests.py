@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
 
@@ -30,7 +30,7 @@ class SeatLimits:
     ----------
     ticks
         Most messages of one seat.
-    said_bytes
+    decision_bytes
         Most bytes of all decisions of one seat, as recorded.
     tick_s, seat_s
         Longest deadlines in seconds, which also hold where a request names none: of one tick, and of a seat without an answer.
@@ -39,7 +39,7 @@ class SeatLimits:
     """
 
     ticks: int = 100_000
-    said_bytes: int = 16 << 20
+    decision_bytes: int = 16 << 20
     tick_s: int = 3_600
     seat_s: int = 86_400
     log_ticks: int = 500
@@ -141,11 +141,11 @@ class SeatAction(_Proposal):
     action: Literal["BACK", "WAIT"] | None = None
 
     @property
-    def said(self) -> list[SeatDecision]:
+    def proposals(self) -> list[SeatDecision]:
         """The decisions, in either form."""
         return self.decisions if self.action is None else [SeatDecision(**self._alone())]
 
-    def _alone(self) -> dict[str, Any]:
+    def _alone(self) -> JsonObject:
         own = self.model_dump(exclude={"tick", "decisions"})
         return {name: value for name, value in own.items() if value is not None}
 

@@ -83,7 +83,7 @@ class SteadyClock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Seat:
     """What never changes of a seat, read from its row; ``logged`` are ticks and time of the last head in the log, as a hint."""
 
     row: SeatRow
@@ -100,7 +100,7 @@ class _Known:
 class _Act:
     """An answer that waits for its transaction. ``fault`` refuses it if its tick is open, ``started`` is of the last tick."""
 
-    known: _Known
+    known: _Seat
     tape: SeatTape
     tick: int
     decisions: list[JsonObject] = field(default_factory=list)
@@ -132,7 +132,7 @@ class Seats:
         self._budget, self._caps, self._limits, self._signer = budget, caps, limits, signer
         self._now = steady or SteadyClock(clock)
         self._tapes: BoundedCache[SeatTape] = BoundedCache(_TAPES_BYTES, lambda tape: tape.size_bytes)
-        self._seats: BoundedCache[_Known] = BoundedCache(_SEATS, lambda known: 1)  # noqa: ARG005
+        self._seats: BoundedCache[_Seat] = BoundedCache(_SEATS, lambda known: 1)  # noqa: ARG005
         self._logged: dict[str, tuple[int, int]] = {}  # a hint: ticks and time of the newest head in the log
         self._acts: GroupCommit[_Act, SeatAnswer] = GroupCommit(self._commit, self.sweep)
 
@@ -225,7 +225,7 @@ class Seats:
                 "seat_s": request.seat_s or self._limits.seat_s,
                 "logged_ticks": 0,
                 "logged_ts_ms": served,
-                "said_bytes": 0,
+                "decision_bytes": 0,
                 "created_ts_ms": now,
                 "updated_ts_ms": now,
             }
@@ -266,8 +266,8 @@ class Seats:
         tape, tick = self._tape_of(known), action.tick
         if tick > tape.ticks:
             return self._acts.submit(_Act(known, tape, tick))
-        market = tape.market_shown(tick, known.blind, known.secret)
-        decisions = [one.recorded(one.market or market) for one in action.said]
+        market = tape.market_name(tick, known.blind, known.secret)
+        decisions = [one.recorded(one.market or market) for one in action.proposals]
         digest = tick_digest(tick_salt(known.secret, tick), tape.view(tick, known.blind, known.secret))
         fault = None
         try:
@@ -347,8 +347,8 @@ class Seats:
     def _receipt(self, seat_id: str, link: SeatTickRow) -> SeatReceipt:
         tick, head = link["tick"], link["head"]
         signed = None if self._signer is None else receipt(self._signer, seat_id, tick, head)
-        said = {"missed": link["missed"], "decisions": link["decisions"]}
-        return cast("SeatReceipt", {"tick": tick, "head": head, **said, "receipt": signed})
+        facts = {"missed": link["missed"], "decisions": link["decisions"]}
+        return cast("SeatReceipt", {"tick": tick, "head": head, **facts, "receipt": signed})
 
     # Reading seats, and giving them up.
 
@@ -420,28 +420,28 @@ class Seats:
             seats.end(connection, seat_id, SeatStatus.ABANDONED, self._clock(), cause)
         return True
 
-    def _of(self, caller: str, seat_id: str) -> _Known:
+    def _of(self, caller: str, seat_id: str) -> _Seat:
         known = self._seats.get(seat_id, lambda: self._read(seat_id))
         if known.row["owner"] != caller:
             raise UnknownSeatError(f"unknown seat {seat_id!r:.200}")
         return known
 
-    def _read(self, seat_id: str) -> _Known:
+    def _read(self, seat_id: str) -> _Seat:
         with self._database.read() as connection:
             row = require(seats.row(connection, seat_id), seat_id)
         key = _tape_key(row["content_hash"], row["fixture_ids"])
-        return _Known(row, blind_of(row), key, [row["logged_ticks"], row["logged_ts_ms"]])
+        return _Seat(row, blind_of(row), key, [row["logged_ticks"], row["logged_ts_ms"]])
 
-    def _tape_of(self, known: _Known) -> SeatTape:
+    def _tape_of(self, known: _Seat) -> SeatTape:
         return self._tapes.get(known.tape_key, lambda: SeatTape.of(self._pack(known), known.row["fixture_ids"]))
 
-    def _pack(self, known: _Known) -> Pack:
+    def _pack(self, known: _Seat) -> Pack:
         pack = open_catalogued(self._catalog.seen_by(known.row["owner"]), known.row["pack_id"])
         if pack.content_hash != known.row["content_hash"]:
             raise PackTamperedError(f"pack {pack.pack_id!r} of a seat", known.row["content_hash"], pack.content_hash)
         return pack
 
-    def _spec(self, known: _Known) -> ReplaySpec:
+    def _spec(self, known: _Seat) -> ReplaySpec:
         row = known.row
         request = SeatRequest.model_validate(row["request"])
         return seat_spec(request, self._pack(known), row["fixture_ids"], row["seat_id"], row["secret"])
@@ -465,9 +465,9 @@ def _judged(
         return SeatConflictError("unserved", f"tick {act.tick} has not left yet: open is {open_tick}", open_tick)
     if act.fault is not None:
         return act.fault
-    if act.decisions and place["said_bytes"] + len(canonical(act.decisions)) > limits.said_bytes:
+    if act.decisions and place["decision_bytes"] + len(canonical(act.decisions)) > limits.decision_bytes:
         return SeatTooLongError(
-            f"the decisions of seat {act.seat_id} would take more than {limits.said_bytes:,} bytes: give shorter reasons"
+            f"the decisions of seat {act.seat_id} would take more than {limits.decision_bytes:,} bytes: give shorter reasons"
         )
     return None
 
@@ -475,17 +475,17 @@ def _judged(
 def _moved(act: _Act, place: SeatPlace, now_ms: int, stamp_ms: int) -> SeatTickRow:
     """Move a place by the answer to its open tick, and return the new link of its chain."""
     missed = now_ms - place["served_ts_ms"] > 1000 * place["tick_s"]
-    said = [] if missed else act.decisions
-    place["head"] = next_head(place["head"], act.digest, said, missed=missed)
+    recorded = [] if missed else act.decisions
+    place["head"] = next_head(place["head"], act.digest, recorded, missed=missed)
     place["ticks"], place["served_ts_ms"] = act.tick, now_ms
-    place["said_bytes"] += len(canonical(said)) if said else 0
+    place["decision_bytes"] += len(canonical(recorded)) if recorded else 0
     if act.tick == act.tape.ticks:
         place["status"] = SeatStatus.FINISHED
     return {
         "seat_id": act.seat_id,
         "tick": act.tick,
         "digest": act.digest,
-        "decisions": said,
+        "decisions": recorded,
         "missed": missed,
         "head": place["head"],
         "ts_ms": stamp_ms,

@@ -87,7 +87,7 @@ class SeatTape:
     def _start_ts_ms(self) -> int:
         return int(self.messages["ts_ms"][0])
 
-    def market_shown(self, tick: int, blind: Blind, secret: bytes) -> str:
+    def market_name(self, tick: int, blind: Blind, secret: bytes) -> str:
         """Return the market of a tick, by the name that its view has."""
         fixture_id, _, _, _, market_key = self.messages.row(tick - 1)[:5]
         return market_key if blind == Blind.OPEN else alias(secret, "market", fixture_id, market_key)
@@ -120,14 +120,14 @@ class SeatTape:
 
     def _named(self, tick: int, decision: JsonObject, blind: Blind, secret: bytes) -> tuple[str, str]:
         fixture_id = self.message(tick)[0]
-        shown = {key: sides for key, (since, sides) in self._markets[fixture_id].items() if since <= tick}
-        markets = {key: key if blind == Blind.OPEN else alias(secret, "market", fixture_id, key) for key in shown}
+        visible = {key: sides for key, (since, sides) in self._markets[fixture_id].items() if since <= tick}
+        markets = {key: key if blind == Blind.OPEN else alias(secret, "market", fixture_id, key) for key in visible}
         market = next((key for key, name in markets.items() if name == decision["market"]), None)
         if market is None:
             what = f"at tick {tick} its fixture has shown no market"
             raise DecisionError(_not_among(what, decision["market"], list(markets.values())))
         sides = {
-            side: side if blind == Blind.OPEN else alias(secret, "side", fixture_id, market, side) for side in shown[market]
+            side: side if blind == Blind.OPEN else alias(secret, "side", fixture_id, market, side) for side in visible[market]
         }
         side = next((key for key, name in sides.items() if name == decision["side"]), None)
         if side is None:

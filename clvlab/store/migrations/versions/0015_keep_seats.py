@@ -37,7 +37,7 @@ def upgrade() -> None:
         sa.Column("head", Name, nullable=False),
         *(
             sa.Column(name, sa.BigInteger(), nullable=False)
-            for name in ("served_ts_ms", "tick_s", "seat_s", "logged_ticks", "logged_ts_ms", "said_bytes")
+            for name in ("served_ts_ms", "tick_s", "seat_s", "logged_ticks", "logged_ts_ms", "decision_bytes")
         ),
         *(sa.Column(name, sa.BigInteger(), nullable=False) for name in ("created_ts_ms", "updated_ts_ms")),
         sa.PrimaryKeyConstraint("seat_id", name=op.f("pk_seats")),
