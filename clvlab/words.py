@@ -559,7 +559,7 @@ CAUSALITY: Mapping[str, str] = {
 
 BLINDNESS: Mapping[str, str] = {
     "open": "nothing was hidden from it",
-    "aliased": "names, ids and dates were hidden from it, prices and gaps were not: who has the pack can find the match by them",
+    "aliased": "names, ids and dates were hidden from it, prices and gaps were not: who has the pack can find the match",
 }
 """What a seat hid from an agent that answered from elsewhere."""
 
