@@ -30,7 +30,11 @@ SeatStatus = TypeAliasType(
     ],
 )
 _Quote = Annotated[
-    list[str | int | None], Field(description="Name, probability in basis points, and decimal odds x 1000; `null` without.")
+    list[str | int | None],
+    Field(
+        description="Name, probability in basis points, and decimal odds x 1000; `null` without.",
+        examples=[["s-16f9fbf6de0c159d", 2617, 3641]],
+    ),
 ]
 
 
@@ -63,7 +67,9 @@ class SeatTick(Answer):
     """An open tick, which waits for an answer."""
 
     view: SeatView
-    salt: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="Hashed with the view into the chain.")]
+    salt: Annotated[
+        str, Field(pattern="^[0-9a-f]{64}$", description="Hashed with the view into the chain.", examples=["a5c8" * 16])
+    ]
 
 
 class SeatReceipt(Answer):

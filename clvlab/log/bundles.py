@@ -16,7 +16,7 @@ from clvlab.errors import BundleError, ClvlabError, EvidenceError, MissingExtraE
 from clvlab.log.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.log.log import Claim
 from clvlab.log.note import Checkpoint, Keys, decode, trusted_checkpoint
-from clvlab.log.seats import SEAT_PART, TickViews, check_chain, check_entries, read_chain
+from clvlab.log.seats import KIND, SEAT_PART, TickViews, check_chain, check_entries, read_chain
 from clvlab.log.standing import Standing
 from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.bundle import anchor_of, run_of
@@ -86,6 +86,8 @@ def judge(
     found = {}
     for name in PROOFS:
         here = f"{name}.json" in parts
+        if name == "seat" and not here and name not in required and verification.started["kind"] != KIND:
+            continue  # nobody expects a seat of another run
         if name == "seat" and here:
             found[name] = _seat(parts, verification, trust, views, is_required=name in required)
             continue

@@ -1326,6 +1326,8 @@ def verify(path: Path, trust: Object | None = None, required: Sequence[str] = ()
     chosen = CHECKS | ({"bundle": BUNDLED} if "context.json" in parts else {})
     for name, (_, _, keys) in PROOFS.items():
         here = f"{name}.json" in parts
+        if name == "seat" and not here and name not in required and evidence.started["kind"] != "seat":
+            continue  # nobody expects a seat of another run
         if here and run.trust[keys] and (name != "seat" or "log.json" in parts):
             chosen |= {name: PROOFS[name]}
         else:

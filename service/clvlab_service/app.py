@@ -80,7 +80,6 @@ _EXPOSED = (
 )
 _PAGES = (catalog.router, run_pages.router)
 _ROUTERS = (
-    seats.router,  # first, as its operations are called most often
     leaderboard.router,
     competitions.router,
     competitions.owned,
@@ -132,7 +131,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.boards = BoundedCache(_BOARDS_BYTES, lambda board: len(board.body))
     app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
-    for router in (*_PAGES, catalog.assets_router, *_ROUTERS):  # pages first: they match only requests that prefer a page
+    # Seats are called most often, and have no pages. Pages come before the rest: they match only requests that prefer one.
+    for router in (seats.router, *_PAGES, catalog.assets_router, *_ROUTERS):
         app.include_router(router)
     install_error_handlers(app)
     install_docs_page(app)

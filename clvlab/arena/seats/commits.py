@@ -42,7 +42,8 @@ class GroupCommit(Generic[_Item, _Made]):
         """Return the future of an item, which is done once the item is on the disk, or failed."""
         made: Future[_Made] = Future()
         self._waiting.put((item, made))
-        self.start()
+        if self._thread is None:
+            self.start()
         return made
 
     def stop(self) -> None:

@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from clvlab.api.seats import SeatAnswer, SeatChain, SeatInfo, SeatListResponse, SeatStart
 from clvlab.arena.pages import PAGE
 from clvlab.arena.seats.requests import SeatAction, SeatRequest
+from clvlab.arena.seats.seats import Seats
 from clvlab_service.deps import (
     CREATED,
     ApplicationDep,
@@ -27,6 +28,7 @@ router = APIRouter(prefix="/arena/seats", tags=["seats"], route_class=Authentica
 
 _UNKNOWN = "Unknown seat, or the caller is not its owner"
 _EXAMPLE = {"agent_id": "underdog", "pack_id": "starter", "blind": "aliased"}
+_SILENCE: dict[str, object] = {"tick": 1, "decisions": []}
 _ACTION = {"tick": 1, "decisions": [{"action": "BACK", "side": "s-16f9fbf6de0c159d", "confidence": 0.4}]}
 
 
@@ -86,18 +88,16 @@ def seat(seat_id: str, principal: CurrentPrincipal, application: ApplicationDep)
         s404=_UNKNOWN,
         s409="The tick has another answer or has not left yet, or the seat is over",
     ),
+    openapi_extra={"security": [{"bearer": []}]},
 )
-async def act(
-    seat_id: str,
-    principal: CurrentPrincipal,
-    body: Annotated[SeatAction, Body(examples=[_ACTION])],
-    application: ApplicationDep,
-) -> Response:
+async def act(seat_id: str, request: Request, body: Annotated[SeatAction, Body(examples=[_SILENCE, _ACTION])]) -> Response:
     """Answer the open tick, by decisions or by none, and get the next one.
 
     The same answer again returns what it returned before. An answer after the deadline is not recorded: its tick is missed.
     """
-    seats = application.seats
+    # The framework's dependencies would take a sixth of the time of a tick; the route has verified the token.
+    seats: Seats = request.app.state.application.seats
+    principal: str = request.state.principal
     if seats.is_known(seat_id, body.tick):
         made = seats.submit(principal, seat_id, body)
     else:
