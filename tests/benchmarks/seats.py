@@ -84,9 +84,13 @@ def main() -> int:
         store = f"sqlite:///{name}/store.db"
         many = {"CLVLAB_MAX_CLIENT_CONNECTIONS": "1000", "CLVLAB_MAX_OWNER_SEATS": "10000"}
         with serving(Path(name), {_PACK: (20, 300)}, CLVLAB_DATABASE_URL=store, **many) as served:
+            before_s = served.processor_s()
             few = asyncio.run(_played(served, asked.seats, asked.seconds, sys.maxsize))
+            taken_s = (served.processor_s() - before_s) / sum(player.ticks for player in few)
             crowd = asyncio.run(_played(served, asked.many, 600, asked.ticks))
-    figures = [*_figures(few, f"{asked.seats} seats"), *_figures(crowd, f"{asked.many} seats at once", None, None)]
+    few_job = f"{asked.seats} seats"
+    figures = [*_figures(few, few_job), Figure(few_job, "processor time of the service for an act", "s", spread([taken_s]))]
+    figures = [*figures, *_figures(crowd, f"{asked.many} seats at once", None, None)]
     equality = Equality(f"no decision of {asked.many} seats was lost or doubled", all(one.is_whole for one in [*few, *crowd]))
     sys.stdout.write(table(figures) + f"\n\n{'equal' if equality.holds else 'DIFFERENT'}: {equality.name}\n")
     if asked.json:
