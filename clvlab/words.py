@@ -572,5 +572,9 @@ def causality(label: str, blind: object = None) -> str:
     >>> causality("asked", "open")
     'answered from elsewhere, message by message; nothing was hidden from it; that nobody saw a message earlier is unproved'
     """
-    shown, hidden = CAUSALITY.get(label, label), BLINDNESS.get(str(blind))
-    return shown if label != "asked" or hidden is None else f"{shown}; {hidden}; that nobody saw a message earlier is unproved"
+    evidence, hidden = CAUSALITY.get(label, label), BLINDNESS.get(str(blind))
+    return (
+        evidence
+        if label != "asked" or hidden is None
+        else f"{evidence}; {hidden}; that nobody saw a message earlier is unproved"
+    )
