@@ -515,6 +515,33 @@ class UnknownInstanceError(ClvlabError):
     http_status = 404
 
 
+class UnknownSeatError(ClvlabError):
+    """No seat of that id, or none that belongs to the caller."""
+
+    http_status = 404
+
+
+class SeatConflictError(ClvlabError):
+    """A seat does not take an answer as things are; ``reason`` is a stable key, and nothing was recorded.
+
+    ``reason`` is ``answered`` (the tick has another answer), ``unserved`` (it has not left yet), ``over`` or ``unsealed``.
+    ``open_tick`` is the tick that waits for an answer, ``None`` without one.
+    """
+
+    http_status = 409
+
+    def __init__(self, reason: str, detail: str, open_tick: int | None = None) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.open_tick = open_tick
+
+
+class SeatTooLongError(ClvlabError):
+    """A seat over more messages than one may have, or with more text in its decisions than is kept."""
+
+    http_status = 422
+
+
 class PreflightError(ClvlabError):
     """A deploy that failed named checks; nothing was stored.
 

@@ -527,6 +527,7 @@ VERDICTS: Mapping[str, str] = {"pass": "passes", "fail": "fails", "pending": "pe
 RUN_KINDS: Mapping[str, str] = {
     "competition": "Competition",
     "deploy": "Deployed agent",
+    "seat": "Seat",
     "backtest": "Backtest",
     "live": "Live run",
 }
@@ -555,3 +556,25 @@ CAUSALITY: Mapping[str, str] = {
     "prefix-audit": "decided the same when later messages were cut off",
 }
 """How it was shown that an agent did not look ahead."""
+
+BLINDNESS: Mapping[str, str] = {
+    "open": "nothing was hidden from it",
+    "aliased": "names, ids and dates were hidden from it, prices and gaps were not: who has the pack can find the match",
+}
+"""What a seat hid from an agent that answered from elsewhere."""
+
+
+def causality(label: str, blind: object = None) -> str:
+    """Return in words how it was shown that an agent did not look ahead; ``blind`` is what its seat hid.
+
+    Examples
+    --------
+    >>> causality("asked", "open")
+    'answered from elsewhere, message by message; nothing was hidden from it; that nobody saw a message earlier is unproved'
+    """
+    evidence, hidden = CAUSALITY.get(label, label), BLINDNESS.get(str(blind))
+    return (
+        evidence
+        if label != "asked" or hidden is None
+        else f"{evidence}; {hidden}; that nobody saw a message earlier is unproved"
+    )

@@ -16,9 +16,10 @@ HERE = Path(__file__).parent
 # is the same over any of them runs over PostgreSQL in `just duels`.
 OVER_POSTGRESQL = {
     HERE / "arena": {"test_cancelling", "test_competitions", "test_crashes", "test_live_jobs", "test_restoring",
-                     "test_retention", "test_shutdown", "test_standings", "test_stored_runs"},
+                     "test_retention", "test_seats", "test_shutdown", "test_standings", "test_stored_runs"},
     HERE / "service": {"test_caps", "test_endpoints", "test_hostile", "test_lists", "test_log", "test_outage", "test_reads",
-                       "test_removed", "test_starting", "test_stream", "test_uploads", "test_watching", "test_withdrawing"},
+                       "test_removed", "test_seats", "test_starting", "test_stream", "test_uploads", "test_watching",
+                       "test_withdrawing"},
 }  # fmt: skip
 
 

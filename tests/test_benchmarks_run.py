@@ -156,6 +156,23 @@ def test_the_benchmark_of_streams_reports_every_number_of_watchers_and_each_is_s
     assert list(said["equalities"].values()) == [True]
 
 
+def test_the_benchmark_of_seats_reports_few_and_many_and_no_decision_is_lost_or_doubled(tmp_path):
+    report = tmp_path / "report.json"
+    sizes = ["--seats", "2", "--many", "4", "--seconds", "3", "--ticks", "5"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.seats", *sizes, "--json", str(report)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(report.read_bytes())
+    assert {figure["job"] for figure in said["figures"]} == {"2 seats", "4 seats at once"}
+    assert said["equalities"] == {"no decision of 4 seats was lost or doubled": True}
+
+
 @whole_only
 def test_the_benchmark_of_captures_reports_every_size_and_all_is_written(tmp_path):
     report = tmp_path / "report.json"

@@ -234,6 +234,7 @@ FILTERS = {
     "/competitions": {"status": "DRAFT", "owner": BOB, "pack_id": "season", **PAGED},
     PLAYED: {"since_seq": 3, "limit": 1},
     "/agents/instances": {"strategy": "baseline", **PAGED},
+    "/arena/seats": PAGED,
     f"{INSTANCE}/runtime-events": {"since": 1, "limit": 1},
     "/backtests": PAGED,
     "/replay-packs": PAGED,
@@ -275,6 +276,8 @@ def served(tmp_path_factory):
         ]
         for one in made:
             until(lambda one=one: running.get(f"/runs/{one['run_id']}/progress")["status"] == "sealed")
+        for _ in range(2):
+            running.post("/arena/seats", {"agent_id": "me", "pack_id": "starter"})
         places = {"run_id": run_id, "competition_id": created, "instance_id": made[0]["instance_id"], "pack_id": "starter"}
         yield running, places
 

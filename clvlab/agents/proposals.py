@@ -196,6 +196,8 @@ def _number_text(value: object) -> str | None:
 
 
 _Name = Annotated[str | None, limit(MAX_NAME_BYTES)]
+Claimed = Annotated[str | None, BeforeValidator(_number_text), WithJsonSchema(_CLAIMED)]
+"""A claimed confidence: any number, kept as decimal text."""
 
 
 class Entry(BaseModel):
@@ -226,7 +228,7 @@ class Entry(BaseModel):
     stake: int | None = Field(default=None, ge=1, le=SAFE_INTEGER)
     limit_odds_milli: int | None = Field(default=None, ge=0, le=_MAX_INT32)
     reason: Annotated[str | None, limit(MAX_REASON_BYTES)] = None
-    confidence: Annotated[str | None, BeforeValidator(_number_text), WithJsonSchema(_CLAIMED)] = None
+    confidence: Claimed = None
     claimed_edge_bps: int | None = Field(default=None, ge=-SAFE_INTEGER, le=SAFE_INTEGER)
 
     @model_validator(mode="after")

@@ -78,7 +78,7 @@ RunStatus = TypeAliasType(
     ],
 )
 
-_RUN_KINDS = Literal["competition", "deploy", "backtest", "live"]
+_RUN_KINDS = Literal["competition", "deploy", "backtest", "live", "seat"]
 RunKind = TypeAliasType("RunKind", Annotated[_RUN_KINDS, Field(description="What asked for a run.")])
 
 
@@ -163,7 +163,7 @@ class RunInfo(Answer):
 class JobState(BodyAnswer):
     """A job: a run, or the verification of an upload. `done` of `total` parts of a stage; `null` before and after all reports.
 
-    It names what the job makes, by one of `backtest_id`, `competition_id`, `instance_id` and `upload_id`.
+    It names what the job makes, by one of `backtest_id`, `competition_id`, `instance_id`, `seat_id` and `upload_id`.
     """
 
     run_id: Annotated[str | None, Field(description="Known from the start; `null` for an upload.")]
@@ -178,6 +178,7 @@ class JobState(BodyAnswer):
     backtest_id: NotRequired[str]
     competition_id: NotRequired[str]
     instance_id: NotRequired[str]
+    seat_id: NotRequired[str]
     upload_id: NotRequired[str]
     pack_id: NotRequired[Annotated[str, Field(description="The pack that an upload became.")]]
     key: NotRequired[Annotated[str, Field(description="Key that withdraws a backtest; only its author gets it.")]]

@@ -39,6 +39,9 @@ from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.results import RunResults
 from clvlab.arena.runs.runs import StoredRuns
+from clvlab.arena.seats.job import SeatOrigin
+from clvlab.arena.seats.requests import SeatLimits
+from clvlab.arena.seats.seats import Seats, SteadyClock
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream
 from clvlab.arena.uploads.intake import UploadLimits
 from clvlab.arena.uploads.packs import Packs
@@ -208,7 +211,8 @@ class Application:
     no new ones. ``workers`` is the number of threads that perform jobs after ``start``; with 0 other processes perform them.
     ``unasked`` is for a process without requests: its workers also take backtests at once. A worker that is silent for
     ``lease_ms`` loses its job. ``backups`` is the folder whose newest file is the newest backup. ``clock`` returns UTC
-    milliseconds. ``new_id`` makes unguessable ids of letters and digits.
+    milliseconds; ``monotonic`` returns seconds that never jump, for the deadlines of seats. ``new_id`` makes
+    unguessable ids of letters and digits.
 
     Raises
     ------
@@ -231,6 +235,7 @@ class Application:
         anchor: AnchorSettings | None = None,
         uploads: UploadLimits | None = None,
         live: LiveSettings | None = None,
+        seats: SeatLimits | None = None,
         log_key: Signer | None = None,
         checkpoint_file: Path | None = None,
         witness: str | None = None,
@@ -239,6 +244,7 @@ class Application:
         lease_ms: int = 30_000,
         backups: Path | None = None,
         clock: Callable[[], int] = _now_ms,
+        monotonic: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
         if checkpoint_file is not None and not checkpoint_file.parent.is_dir():
@@ -262,6 +268,7 @@ class Application:
             "backtest": ReplayJobs(database, clock, None, BacktestOrigin(catalog)),
             "competition": ReplayJobs(database, clock, anchoring, competitions),
             "deploy": ReplayJobs(database, clock, anchoring, deploys),
+            "seat": ReplayJobs(database, clock, anchoring, SeatOrigin(database, packs, clock)),
             "live-competition": LiveJobs(database, clock, anchoring, LiveCompetitionOrigin(database), self.live),
             "live-deploy": LiveJobs(database, clock, anchoring, LiveDeployOrigin(database), self.live),
         }
@@ -280,6 +287,9 @@ class Application:
         self.event_log = EventLog(database)
         self.stories = CompetitionStories(database, packs, self.decisions)
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live, self.jobs)
+        self.seats = Seats(
+            database, packs, clock, new_id, budget, caps, seats or SeatLimits(), log_key, SteadyClock(clock, monotonic)
+        )
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget, caps)
         self.leaderboard = GlobalLeaderboard(database)
         self.leaderboard.bring_up_to_date()
@@ -335,6 +345,7 @@ class Application:
         except LogBehindError as error:
             logger.error("the run log is behind: %s", error)  # without a traceback, as the cause is not in the code
         self.jobs.start()
+        self.seats.start()
 
     def _keep_private(self) -> None:
         """Take the rights of other users from files of older versions, or of a process with another umask."""
@@ -354,6 +365,7 @@ class Application:
         if self._watch is not None:
             self._watch.stop()
         self.live.end()
+        self.seats.stop()
         try:
             self.jobs.stop(within_s)
         finally:

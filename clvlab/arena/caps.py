@@ -25,6 +25,7 @@ class Caps:
     deploys: int = 200
     drafts: int = 1000  # competitions that are not started
     live: int = 4  # runs that follow a feed, of both kinds; each counts until its match is over, perhaps for days
+    seats: int = 200  # seats that still play
     names: int = 100  # agent ids on the leaderboard, including runs under way
 
     def require_start(self, connection: Connection, owner: str) -> None:
@@ -42,6 +43,9 @@ class Caps:
     def require_live(self, connection: Connection, owner: str) -> None:
         there = jobs.open_of(connection, owner, _LIVE)
         _require(there, self.live, "live runs that are not over", _LATER_S)
+
+    def require_seat(self, playing: int) -> None:
+        _require(playing, self.seats, "seats that still play", _LATER_S)
 
     def require_draft(self, connection: Connection, owner: str) -> None:
         _require(competitions.unstarted_of(connection, owner), self.drafts, "competitions that were not started", _LATER_S)

@@ -301,7 +301,7 @@ _PATIENCE_S = 600.0
 
 _Conflict = TypeVar("_Conflict", bound=ClvlabError)
 _NO_PROGRESS: Mapping[str, object] = {"stage": None, "done": None, "total": None}
-_ORIGINS = {"competition": "competition_id", "deploy": "instance_id"}
+_ORIGINS = {"competition": "competition_id", "deploy": "instance_id", "seat": "seat_id"}
 
 
 def until_over(conflict: _Conflict) -> _Conflict:

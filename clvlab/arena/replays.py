@@ -199,6 +199,8 @@ def _pack(evidence: Evidence, where: str | Path | None, view: bytes) -> Pack:
 def _agent(kind: str, named: Mapping[str, Any], at_hand: Sequence[IsolatedAgent]) -> Agent:
     """Find the agent that RUN_STARTED names, and check its identity."""
     what = f"agent {named['agent_id']!r} ({named['strategy']} {named['strategy_version']})"
+    if named["causality"] == Causality.ASKED:
+        raise ReplayError(f"{what} answered from elsewhere, and can't be asked again: --pack derives its prices and its ticks")
     of_template = _deployed_agents if kind == _DEPLOY else _template
     for agent in of_template(named) if _is_template(named) else _of_file(named, at_hand):
         identity = agent.identity

@@ -25,6 +25,10 @@ class BoundedCache(Generic[_V]):
         self._bytes = 0
         self._lock = Lock()
 
+    def __contains__(self, key: Hashable) -> bool:
+        with self._lock:
+            return key in self._kept
+
     def get(self, key: Hashable, make: Callable[[], _V]) -> _V:
         """Return the value of a key. Concurrent callers share one call of ``make``, and an error is raised to all, not kept."""
         with self._lock:

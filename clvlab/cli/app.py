@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from clvlab.base.invocation import command
 from clvlab.cli import proof
+from clvlab.cli.arena import arena_app
 from clvlab.cli.bets import bets_app
 from clvlab.cli.live import capture, devfeed, live
 from clvlab.cli.log import log_app, witness
@@ -314,5 +315,11 @@ for panel, commands in {
 }.items():
     for one in commands:
         app.command(rich_help_panel=panel)(one)
-for group, name in ((packs_app, "packs"), (bets_app, "bets"), (agents_app, "agents"), (log_app, "log")):
+for group, name in (
+    (packs_app, "packs"),
+    (bets_app, "bets"),
+    (arena_app, "arena"),
+    (agents_app, "agents"),
+    (log_app, "log"),
+):
     app.add_typer(group, name=name, rich_help_panel="Of several commands")

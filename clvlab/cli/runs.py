@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
     from rich.table import Table
 
     from clvlab.agents.isolation.agent import IsolatedAgent
+    from clvlab.log.seats import TickViews
     from clvlab.packs.reader import Pack
     from clvlab.proof.checks import Check
     from clvlab.proof.verify import Verification
@@ -195,7 +196,7 @@ def verify(
     reads: ReadsOption = None,
     network: NetworkOption = False,
     trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, for the proofs in a bundle.")] = None,
-    require: Annotated[str, typer.Option(help="Proofs without which the run fails: anchor, log, or anchor,log.")] = "",
+    require: Annotated[str, typer.Option(help="Proofs without which the run fails: anchor, log, seat, or several.")] = "",
     without_witness: Annotated[
         bool, typer.Option("--without-witness", help="Let a required log do without a trusted witness.")
     ] = False,
@@ -209,7 +210,7 @@ def verify(
     required = [name for name in require.split(",") if name]
     goes_with("--replay", replay, agent=agent)
     goes_with("--agent", agent, reads=reads, network=network)
-    goes_with("--require log", "log" in required, without_witness=without_witness)
+    goes_with("--require log", {"log", "seat"} & set(required), without_witness=without_witness)
     found = [find_run(name, runs_folder) for name in run]
     of_runs = {"second_opinion": second_opinion, "replay": replay, "pack": pack, "trust": trust}
     goes_with("runs and bundles, not disclosures", not any(map(bundles.is_disclosure, found)), **of_runs)
@@ -224,11 +225,12 @@ def verify(
             return _DisclosureVerdict(bundles.judge_disclosure(path, required))
         verdict = (bundles.verify_bundle if path.is_file() else run_folder.verify_with_chain)(path, proof.anchor_settings())
         further = proof.further(path, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
-        if not (trust or required):
+        in_seat = bundles.has_seat(path)  # it can contradict the evidence, whomever one trusts
+        if not (trust or required or in_seat):
             return _RunVerdict(verdict, further, {}, None)
-        return _RunVerdict(
-            verdict, further, *bundles.judge_proofs(path, verdict, trust, required, without_witness=without_witness)
-        )
+        views = _views(path, verdict, pack) if in_seat and (replay or pack is not None) else None
+        judged = bundles.judge_proofs(path, verdict, trust, required, without_witness=without_witness, views=views)
+        return _RunVerdict(verdict, further, *judged)
 
     answers = _each(found, judge, as_json=as_json)
     if as_json:
@@ -240,6 +242,18 @@ def verify(
         for path in failed:
             say(f"failed: {path}", "red")
     raise typer.Exit(1 if failed else 0)
+
+
+def _views(path: Path, verdict: Verification, pack: str | None) -> TickViews | None:
+    """Return the ticks of a seat as its pack makes them, the catalog's pack by default."""
+    from clvlab.arena.runs import bundles
+    from clvlab.arena.seats.tape import SeatTape
+    from clvlab.runs.run import content_hash_of
+
+    if verdict.started is None:
+        return None
+    found = _pack(pack, content_hash_of(bundles.read_stored(path)[0]), b"")
+    return SeatTape.of(found, verdict.started["binding"]["fixture_ids"]).views
 
 
 class _DisclosureVerdict:

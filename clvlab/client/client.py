@@ -46,6 +46,7 @@ from clvlab.api.runs import (
     RunListResponse,
     VerifyResponse,
 )
+from clvlab.api.seats import SeatAnswer, SeatChain, SeatInfo, SeatListResponse, SeatStart
 from clvlab.client.http import HttpCaller, path_of, query_of, raise_for_problem
 
 _PIECE = 1 << 20
@@ -155,6 +156,18 @@ class Client(HttpCaller):
     >>> client.me()["competitions"] > 1, len(client.instances(strategy="baseline")["instances"]) > 0
     (True, True)
     >>> client.delete_instance(deployed)
+
+    A seat, for an agent that answers past prices tick by tick:
+
+    >>> start = client.take_seat("me", pack_id="starter", fixture_ids=[90000003])
+    >>> seat_id, tick = start["seat_id"], start["next"]
+    >>> while tick:
+    ...     tick = client.act(seat_id, tick["view"]["tick"])["next"]
+    >>> [told["status"] for told in client.follow(start["run_id"])][-1], client.seat(seat_id)["status"]
+    ('sealed', 'sealed')
+    >>> len(client.seat_chain(seat_id)["ticks"]) == client.seats(limit=1)["seats"][0]["answered"]
+    True
+    >>> client.withdraw_seat(client.take_seat("me", pack_id="starter")["seat_id"])
 
     Uploads of packs, where the operator accepts them; ``pack.zip`` is a pack:
 
@@ -303,6 +316,31 @@ class Client(HttpCaller):
     def runtime_events(self, instance_id: str, since: int = 0, limit: int | None = None) -> RuntimeEventsResponse:
         """Read the runtime events of an instance of the caller after the cursor ``since``."""
         return self._get(RuntimeEventsResponse, "agents", "instances", instance_id, "runtime-events", since=since, limit=limit)
+
+    def take_seat(self, agent_id: str, **fields: Any) -> SeatStart:
+        """Take a seat and get its first tick; fields of SeatRequest by name. It needs a token, like all methods of seats."""
+        return self._post(SeatStart, "arena", "seats", body={"agent_id": agent_id} | fields)
+
+    def act(self, seat_id: str, tick: int, decisions: Sequence[Mapping[str, Any]] = ()) -> SeatAnswer:
+        """Answer the open tick of a seat by decisions, or by none, and get the next one; repeating an answer is safe."""
+        body = {"tick": tick, "decisions": list(decisions)}
+        return self._post(SeatAnswer, "arena", "seats", seat_id, "actions", body=body)
+
+    def seat(self, seat_id: str) -> SeatInfo:
+        """Read a seat of the caller, with its open tick."""
+        return self._get(SeatInfo, "arena", "seats", seat_id)
+
+    def seats(self, cursor: str | None = None, limit: int = 50) -> SeatListResponse:
+        """List the seats of the caller, newest first."""
+        return self._get(SeatListResponse, "arena", "seats", cursor=cursor, limit=limit)
+
+    def seat_chain(self, seat_id: str) -> SeatChain:
+        """Read the whole chain of a sealed seat of the caller."""
+        return self._get(SeatChain, "arena", "seats", seat_id, "chain")
+
+    def withdraw_seat(self, seat_id: str) -> None:
+        """Give up a seat of the caller; the run log keeps that."""
+        self._delete("arena", "seats", seat_id)
 
     def backtest(
         self,

@@ -139,8 +139,8 @@ def identify(agent: Agent, *, audit: bool) -> Identity:
         )
     identity = agent.identity
     if not isinstance(agent, ProcessAgent):
-        repeats = identity.causality == Causality.TRANSCRIPT
-        return replace(identity, causality=Causality.TRANSCRIPT if repeats else Causality.TEMPLATE)
+        keeps = identity.causality in (Causality.TRANSCRIPT, Causality.ASKED)
+        return identity if keeps else replace(identity, causality=Causality.TEMPLATE)
     return replace(identity, causality=agent.audited if audit or agent.steps else Causality.UNCHECKED)
 
 

@@ -16,6 +16,7 @@ from clvlab.log.entries import (
     Outcome,
     PlanEntry,
     Restart,
+    SeatEntry,
     Segment,
     entry_and_time,
 )
@@ -92,6 +93,7 @@ class _Commitment:
     further_attempts: int = 0
     attempt: int = 1
     draws: dict[str, Drawn] = field(default_factory=dict)
+    seat_ticks: int = -1
 
 
 @dataclass(slots=True)
@@ -227,6 +229,9 @@ class Auditor:
         if isinstance(entry, AnswersEntry):
             self._answered(index, entry)
             return
+        if isinstance(entry, SeatEntry):
+            self._seat(index, entry)
+            return
         name = entry.owner if isinstance(entry, Commit) else entry.cause
         fault = None if name is None else name_fault(name)
         if fault is not None:
@@ -343,6 +348,20 @@ class Auditor:
         else:
             self._tallies[known.pack].further_attempts += entry.agents - known.further_attempts
             known.further_attempts = entry.agents
+
+    def _seat(self, index: int, entry: SeatEntry) -> None:
+        of, known = entry.commit_index, self._commitments.get(entry.commit_index)
+        what = f"entry {index} (SEAT) of run {entry.run_id[:80]!a}"
+        if not HASH.fullmatch(entry.head):
+            self.fail(f"{what} names no head: {entry.head[:80]!a}", index)
+        elif known is None or known.run_id != entry.run_id:
+            self.fail(f"{what} names entry {of}, which is not a commitment to it", index)
+        elif known.ended is not None or entry.ticks <= known.seat_ticks:
+            self.fail(f"{what} must have more ticks than the one before, and precede the end of its commitment {of}", index)
+        elif known.seat_ticks < 0 and entry.ticks:
+            self.fail(f"{what} is the first of its commitment {of}, and must be of 0 ticks", index)
+        else:
+            known.seat_ticks = entry.ticks
 
     def _answered(self, index: int, entry: AnswersEntry) -> None:
         of, known = entry.commit_index, self._commitments.get(entry.commit_index)

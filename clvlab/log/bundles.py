@@ -16,6 +16,7 @@ from clvlab.errors import BundleError, ClvlabError, EvidenceError, MissingExtraE
 from clvlab.log.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.log.log import Claim
 from clvlab.log.note import Checkpoint, Keys, decode, trusted_checkpoint
+from clvlab.log.seats import KIND, SEAT_PART, TickViews, check_chain, check_entries, read_chain
 from clvlab.log.standing import Standing
 from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.bundle import anchor_of, run_of
@@ -25,7 +26,7 @@ from clvlab.proof.manifest import inputs_hash, sources_hash
 from clvlab.proof.merkle import check_consistency, check_inclusion, leaf_hash
 from clvlab.proof.verify import Verification
 
-PROOFS = ("anchor", "log")
+PROOFS = ("anchor", "log", "seat")
 LOG_PART, LOG_PART_WITHOUT_CLAIM = "clvlab-bundle-log/2", "clvlab-bundle-log/1"
 
 _PROVED = {"entry": str, "index": int, "proof": list}
@@ -68,21 +69,28 @@ def judge(
     required: Collection[str] = (),
     *,
     without_witness: bool = False,
+    views: TickViews | None = None,
 ) -> dict[str, Check]:
-    """Return the checks ``anchor`` and ``log`` of a bundle's parts. Only a ``required`` proof must be present.
+    """Return the checks ``anchor``, ``log`` and ``seat`` of a bundle's parts. Only a ``required`` proof must be present.
 
-    ``without_witness`` accepts a required log without a trusted witness.
+    ``without_witness`` accepts a required log without a trusted witness. A seat's part that contradicts the evidence fails
+    without a trusted log too; ``views`` makes its ticks again from a pack at hand.
     """
     if verification.started is None:
         return {}
     # Without a witness, the operator of a log can keep two logs, one for each reader.
-    if "log" in required and not without_witness:
+    if {"log", "seat"} & set(required) and not without_witness:
         trust = replace(trust, witness_quorum=max(1, trust.witness_quorum))
-    keys: dict[str, Collection[Any]] = {"anchor": trust.anchor_signers, "log": trust.logs}
+    keys: dict[str, Collection[Any]] = {"anchor": trust.anchor_signers, "log": trust.logs, "seat": trust.logs}
     checks: dict[str, Callable[[Mapping[str, bytes], Verification, Trust], str]] = {"anchor": _anchor, "log": _log}
     found = {}
     for name in PROOFS:
         here = f"{name}.json" in parts
+        if name == "seat" and not here and name not in required and verification.started["kind"] != KIND:
+            continue  # nobody expects a seat of another run
+        if name == "seat" and here:
+            found[name] = _seat(parts, verification, trust, views, is_required=name in required)
+            continue
         if not here or not keys[name]:
             why = "the proof is here, but you trust no key for it" if here else "the proof is not here"
             found[name] = Check(Verdict.FAIL if name in required else Verdict.NOT_APPLICABLE, why)
@@ -132,12 +140,44 @@ def _log(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -
     return found.text(newest.origin, witnesses)
 
 
+def _seat(
+    parts: Mapping[str, bytes], verification: Verification, trust: Trust, views: TickViews | None, *, is_required: bool
+) -> Check:
+    try:
+        chain = read_chain(parts[SEAT_PART])
+        check_chain(chain, verification, views)
+        log = log_part(parts) if "log.json" in parts else None
+        check_entries(chain, parts, None if log is None else log["outcome"]["index"])
+        remade = "its ticks are those of the pack" if views else "its ticks were not made again, as no pack was named"
+        agrees = (
+            f"the chain of {len(chain.ticks):,} ticks, {chain.blind}, has every decision of the evidence in order; {remade}"
+        )
+        if log is not None and not chain.entries:
+            raise BundleError("the log holds no entry of the seat")
+        if log is None or not trust.logs:
+            why = "no log holds it" if log is None else "you trust no key for its log"
+            return Check(Verdict.FAIL if is_required else Verdict.NOT_APPLICABLE, f"{agrees}; {why}")
+        newest, witnesses = trusted_checkpoint(log["checkpoint"], Keys.read(trust.logs, trust.witnesses))
+        _require_quorum(witnesses, trust)
+        for entry in chain.entries:
+            _prove(_typed(entry, _PROVED, "an entry of the seat"), newest, f"entry {entry['index']} of the seat")
+    except MissingExtraError:
+        raise
+    except ClvlabError as error:
+        return Check(Verdict.FAIL, str(error))
+    return Check(Verdict.PASS, f"{agrees}; its head stands in {len(chain.entries)} entries that {newest.origin!a} signed")
+
+
+def _require_quorum(witnesses: Collection[str], trust: Trust) -> None:
+    if len(witnesses) < trust.witness_quorum:
+        raise BundleError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
+
+
 def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
     """Return a run's standing in a trusted log, the checkpoint, and the number of witnesses that signed it."""
     keys, log = Keys.read(trust.logs, trust.witnesses), log_part(parts)
     newest, witnesses = trusted_checkpoint(log["checkpoint"], keys)
-    if len(witnesses) < trust.witness_quorum:
-        raise BundleError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
+    _require_quorum(witnesses, trust)
     for name in ("commit", "outcome"):
         _prove(log[name], newest, f"the {name}")
     commit = commit_of(parts, log, verification)

@@ -21,6 +21,7 @@ RESTART_SCHEMA = "clvlab-log/3"  # only for restarts, so that older readers stil
 SEGMENT_SCHEMA = "clvlab-log/4"  # only for segments of captures
 PLAN_SCHEMA = "clvlab-log/5"  # only for plans and their openings
 AUDITS_SCHEMA = "clvlab-log/7"  # only for attempts at audits, and answers before audits
+SEAT_SCHEMA = "clvlab-log/8"  # only for seats
 
 
 class EntryKind(StrEnum):
@@ -33,6 +34,7 @@ class EntryKind(StrEnum):
     OPENED = "OPENED"
     AUDITS = "AUDITS"
     ANSWERED = "ANSWERED"
+    SEAT = "SEAT"
 
 
 OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
@@ -132,7 +134,17 @@ class AnswersEntry:
     answers_hash: str
 
 
-Entry = Commit | Outcome | Restart | Segment | PlanEntry | OpeningEntry | Audits | AnswersEntry
+@dataclass(frozen=True, slots=True)
+class SeatEntry:
+    """Head of the chain of a seat after its first ``ticks`` decisions, under the commitment to the seat's run."""
+
+    run_id: str
+    commit_index: int
+    ticks: int
+    head: str
+
+
+Entry = Commit | Outcome | Restart | Segment | PlanEntry | OpeningEntry | Audits | AnswersEntry | SeatEntry
 
 _ALL: dict[str, object] = {"kind": str, "schema": str, "ts_ms": int}
 _OLDER = (_WITHOUT_PACK, _WITHOUT_SOURCES)
@@ -152,6 +164,7 @@ _KEYS: dict[tuple[str, str], dict[str, object]] = {
     (EntryKind.PLAN, PLAN_SCHEMA): _ALL | {"content_hash": str, "owner": str, "plan_hash": str, "plan_id": str},
     (EntryKind.ANSWERED, AUDITS_SCHEMA): _OF_A_RUN | {"agent_id": str, "answers_hash": str, "commit_index": int},
     (EntryKind.AUDITS, AUDITS_SCHEMA): _OF_A_RUN | {"agents": int, "commit_index": int},
+    (EntryKind.SEAT, SEAT_SCHEMA): _OF_A_RUN | {"commit_index": int, "head": str, "ticks": int},
     (EntryKind.OPENED, PLAN_SCHEMA): _ALL | {"again": bool, "plan_id": str, "plan_index": int, "trial": str},
 }
 
@@ -185,6 +198,8 @@ def _entry(entry: JsonObject, kind: str) -> Entry:
         return AnswersEntry(entry["run_id"], entry["commit_index"], entry["agent_id"], entry["answers_hash"])
     if kind == EntryKind.AUDITS:
         return Audits(entry["run_id"], entry["commit_index"], entry["agents"])
+    if kind == EntryKind.SEAT:
+        return SeatEntry(entry["run_id"], entry["commit_index"], entry["ticks"], entry["head"])
     run_id, pack, names_pack = entry["run_id"], entry.get("content_hash"), "content_hash" in entry
     if kind == EntryKind.COMMIT:
         return Commit(run_id, entry["owner"], entry["inputs_hash"], pack, names_pack, entry.get("sources_hash"))

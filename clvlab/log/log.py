@@ -15,12 +15,23 @@ from typing import Any, Protocol
 
 from clvlab.errors import LogConflictError, LogError
 from clvlab.law.schema import SAFE_INTEGER
-from clvlab.log.entries import AUDITS_SCHEMA, ENTRY_SCHEMA, OF_RUNS, SEGMENT_SCHEMA, EntryKind, Segment, read_entry
+from clvlab.log.entries import (
+    AUDITS_SCHEMA,
+    ENTRY_SCHEMA,
+    OF_RUNS,
+    SEAT_SCHEMA,
+    SEGMENT_SCHEMA,
+    EntryKind,
+    SeatEntry,
+    Segment,
+    read_entry,
+)
 from clvlab.log.tree import Nodes, completed_roots, inclusion, tree_root
 from clvlab.proof.canonical import JsonObject, canonical, parsed
 from clvlab.proof.manifest import sources_hash
 
 _MAX_NAME = 300
+_SCHEMAS = {EntryKind.AUDITS: AUDITS_SCHEMA, EntryKind.ANSWERED: AUDITS_SCHEMA, EntryKind.SEAT: SEAT_SCHEMA}
 
 
 class LogRows(Nodes, Protocol):
@@ -235,8 +246,7 @@ def _end(rows: LogRows, kind: EntryKind, run_id: str, content: JsonObject, ts_ms
 def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: JsonObject, content_hash: str | None) -> int:
     if not 0 <= content["ts_ms"] <= SAFE_INTEGER:
         raise LogError(f"a time of {content['ts_ms']} ms is out of range")
-    schema = AUDITS_SCHEMA if kind in (EntryKind.AUDITS, EntryKind.ANSWERED) else ENTRY_SCHEMA
-    entry = canonical({"kind": kind.value, "run_id": run_id, "schema": schema, **content})
+    entry = canonical({"kind": kind.value, "run_id": run_id, "schema": _SCHEMAS.get(kind, ENTRY_SCHEMA), **content})
     index = rows.size()
     ends = content.get("commit_index") if kind in OF_RUNS else None
     rows.add(index, kind.value, run_id, owner, content_hash, ends, entry, completed_roots(rows, index, entry))
@@ -319,6 +329,37 @@ def claim(rows: LogRows, index: int, size: int) -> Claim | None:
         abandoned=rows.pack_tally(owner, pack, EntryKind.ABANDONED, size),
         unknown_pack=rows.pack_tally(owner, None, EntryKind.COMMIT, size),
     )
+
+
+# Seats in the run log: the head of the chain of decisions, from the start to the end of the seat.
+
+
+def seat_entries(rows: LogRows, run_id: str) -> list[tuple[int, SeatEntry]]:
+    """Return index and entry of the heads of a seat's chain, ascending."""
+    found = [(index, read_entry(rows.entry(index))) for index, kind in rows.about(run_id) if kind == EntryKind.SEAT]
+    return [(index, entry) for index, entry in found if isinstance(entry, SeatEntry)]
+
+
+def note_seat(rows: LogRows, run_id: str, ticks: int, head: str, ts_ms: int) -> int:
+    """Record the head of a seat's chain after ``ticks`` decisions, and return the entry's index; repeating changes nothing.
+
+    Raises
+    ------
+    LogConflictError
+        The run has no open commitment, or the log has a head after as many decisions or more.
+    """
+    committed, ended = _newest(rows, run_id)
+    if committed is None or ended is not None:
+        raise LogConflictError(f"run {run_id} has no open commitment under which a seat could be recorded")
+    known = seat_entries(rows, run_id)
+    if known and known[-1][1].ticks >= ticks:
+        index, newest = known[-1]
+        if (newest.ticks, newest.head) == (ticks, head):
+            return index
+        raise LogConflictError(f"the seat of run {run_id} is in the log at tick {newest.ticks} as {newest.head}: entry {index}")
+    owner, pack = (entry_of(rows, committed).get(name) for name in ("owner", "content_hash"))
+    content: JsonObject = {"commit_index": committed, "head": head, "ticks": ticks, "ts_ms": ts_ms}
+    return _append(rows, EntryKind.SEAT, run_id, str(owner), content, pack)
 
 
 # Captures in the run log: each part is recorded when it is closed, before the next part begins.

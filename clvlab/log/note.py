@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -102,11 +103,11 @@ class Signer:
 
     @property
     def verifier(self) -> Verifier:
-        return Verifier(self.name, self.kind, self._key.public_key().public_bytes_raw())
+        return _verifier_of(self)
 
     @property
     def _key(self) -> Any:
-        return _library().Ed25519PrivateKey.from_private_bytes(self.seed)
+        return _key_of(self)
 
     def line(self, text: str, ts_s: int = 0) -> str:
         if self.kind == _COSIGNATURE:
@@ -114,6 +115,16 @@ class Signer:
         else:
             signature = self._key.sign(text.encode())
         return f"{_DASH}{self.name} {b64encode(self.verifier.key_id + signature).decode()}\n"
+
+
+@lru_cache(maxsize=8)  # a service signs every receipt of a seat by one key
+def _key_of(signer: Signer) -> Any:
+    return _library().Ed25519PrivateKey.from_private_bytes(signer.seed)
+
+
+@lru_cache(maxsize=8)
+def _verifier_of(signer: Signer) -> Verifier:
+    return Verifier(signer.name, signer.kind, _key_of(signer).public_key().public_bytes_raw())
 
 
 def write_signer(signer: Signer, path: Path) -> None:

@@ -12,14 +12,23 @@ from clvlab.proof.seal import SealedRun
 
 BUNDLE_SCHEMA = "clvlab-bundle/1"
 # Parts are in this order. The first four are always there.
-PARTS = ("context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json")
+PARTS = (
+    "context.json",
+    "manifest.json",
+    "events.jsonl",
+    "scores.jsonl",
+    "receipts.jsonl",
+    "anchor.json",
+    "log.json",
+    "seat.json",
+)
 _REQUIRED = PARTS[:4]
 _ANCHOR_SCHEMA = "clvlab-bundle-anchor/1"
 _MAX_HEADER = 1 << 20
 
 
-def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: Any = None) -> bytes:
-    """Return a bundle: a header line that lists the parts, then the parts. ``anchor`` and ``log`` are JSON values."""
+def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: Any = None, seat: Any = None) -> bytes:
+    """Return a bundle: a header line that lists the parts, then the parts. ``anchor``, ``log`` and ``seat`` are JSON."""
     contents = {
         "context.json": canonical(context(run)),
         "manifest.json": run.manifest,
@@ -28,6 +37,7 @@ def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: An
         "receipts.jsonl": receipts or None,
         "anchor.json": None if anchor is None else canonical(anchor),
         "log.json": None if log is None else canonical(log),
+        "seat.json": None if seat is None else canonical(seat),
     }
     parts = [(name, content) for name in PARTS if (content := contents[name]) is not None]
     listed = [{"name": name, "sha256": sha256(content), "size": len(content)} for name, content in parts]

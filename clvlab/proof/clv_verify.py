@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Check a sealed run with this one file, Python 3.10 or later and its standard library.
 
-    python3 clv_verify.py RUN [--trust keys.json] [--require anchor,log] [--without-witness] [--json]
+    python3 clv_verify.py RUN [--trust keys.json] [--require anchor,log,seat] [--without-witness] [--json]
 
 RUN is a run folder, a proof bundle (one file), or the disclosure of one decision. This file shares no code with the program
 that made them. It prints one line per check; exit status 0 when all pass, 1 when one fails, 2 when there is nothing to check.
 It checks that the evidence is canonical and has the sealed hash, and that scores, verdicts and manifest follow from it. A
 bundle may hold an anchor (a memo that a key signed for a public chain) and proofs from a log that the run was committed to
 before its result. They count only by keys that you trust, and only if you require them: the maker of a bundle can leave them
-out. A required log needs a witness.
+out. A required log needs a witness. The bundle of an agent that answered from elsewhere also holds its seat: a chain of all
+ticks and decisions, whose heads the log holds.
 
 It can't show that no other agents were tried in silence, that the prices are the market's (clv_states.py, next to this file,
 derives them from the ticks), or, as it uses no network, that the chain still holds the memo. A whole run that is made up,
@@ -36,7 +37,9 @@ from typing import Any
 # A JSON object. Its keys and their values are those of the shape by which it was read, such as EVENTS or MANIFEST.
 Object = dict[str, Any]
 
-PARTS = ("context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json")
+PARTS = (
+    "context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json", "seat.json",
+)  # fmt: skip
 MEMO_PROGRAMS = (
     "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo", "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
     "Memo4c2pN8afCj432Lb7RMVKi9PbQnnW7ewFFaV3oAH",
@@ -49,7 +52,8 @@ MAX_BYTES, MAX_KEYS_BYTES = 4 << 30, 1 << 20
 MAX_LINE_BYTES, MAX_STARTED_BYTES, MIN_MEAN_LINE_BYTES = 4 << 20, 32 << 20, 64
 PIECE_BYTES = 1 << 20
 MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)
-PART_LIMITS = {"context.json": MAX_LINE_BYTES} | dict.fromkeys(("manifest.json", "anchor.json", "log.json"), 1 << 20)
+PART_LIMITS = {"context.json": MAX_LINE_BYTES, "seat.json": 64 << 20}
+PART_LIMITS |= dict.fromkeys(("manifest.json", "anchor.json", "log.json"), 1 << 20)
 
 
 class BrokenError(Exception):
@@ -252,6 +256,18 @@ RESULTS = "|".join(
     pattern(RESULT | {"schema": one_of(*(f"clvlab-log/{version}" for version in versions)), **pack})
     for versions, pack in (((1, 2), {}), ((6,), PACK))
 )
+CLAIMS = {"claimed_edge_bps?": INT, "confidence?": TEXT, "reason?": TEXT}
+SEAT_BACK = {"action": one_of("BACK"), "limit_odds_milli?": COUNT, "market": TEXT, "side": TEXT, "stake": COUNT, **CLAIMS}
+SEAT_DECISIONS = f"{pattern(SEAT_BACK)}|{pattern({'action': one_of('WAIT'), **CLAIMS})}"
+SEAT_HEADER = {"schema": one_of("clvlab-seat/1"), **dict.fromkeys(("agent_id", "blind_commitment", "run_id", "seat"), TEXT)}
+SEAT = {
+    "blind": one_of("open", "aliased"), "entries": [PROVED], "header": SEAT_HEADER, "schema": one_of("clvlab-seat-chain/1"),
+    "secret": r'"[0-9a-f]{64}"', "ticks": [{"decisions": [SEAT_DECISIONS], "head": HASH, "missed": BOOL, "tick": HASH}],
+}  # fmt: skip
+SEAT_ENTRY = {
+    "commit_index": COUNT, "head": HASH, "kind": one_of("SEAT"), "run_id": TEXT, "schema": one_of("clvlab-log/8"),
+    "ticks": COUNT, "ts_ms": COUNT,
+}  # fmt: skip
 LINE = {"index": COUNT, "line": TEXT, "proof": PROOF, "size": COUNT}
 DISCLOSURE = {
     "close": null_or(LINE), "decision": LINE, "manifest": TEXT, "schema": one_of("clvlab-disclosure/2"), "score": LINE,
@@ -1090,6 +1106,108 @@ def check_log(run: Run) -> None:
     run.unsigned = log.get("claim")
 
 
+# The seat of an agent that answered from elsewhere: each link of its chain hashes the one before, a tick and its decisions.
+
+
+def check_seat(run: Run) -> None:
+    """Require the chain of a seat to be that of this run, and a trusted log to hold its heads from the start to the end."""
+    seat = check_chain(run)
+    log = shaped(run.parts["log.json"], LOGS, "the log proofs")
+    origin, size, root, witnesses = _checkpoint(log["checkpoint"], trusted_keys(run.trust))
+    require(witnesses >= run.trust["witness_quorum"], f"{witnesses} trusted witnesses signed the checkpoint of the seat")
+    heads, before, ticks = _heads(seat), run.manifest["commit_index"], -1
+    require(before is not None and seat["entries"], "the log holds no entry of the seat")
+    for one in seat["entries"]:
+        index = one["index"]
+        found = included(leaf(one["entry"].encode()), index, size, _hashes(one["proof"]))
+        require(found == root, f"entry {index} of the seat does not stand in the log of {origin!a}")
+        entry = shaped(one["entry"].encode(), SEAT_ENTRY, f"entry {index} of the seat")
+        rules = {
+            "it is of this run": (entry["run_id"], entry["commit_index"])
+            == (run.manifest["run_id"], run.manifest["commit_index"]),
+            "it stands between the commitment and the result": before < index < log["outcome"]["index"],
+            "the first is of no tick": (ticks >= 0) == (entry["ticks"] > 0),
+            "it has more ticks than the one before": ticks < entry["ticks"],
+            "it is of no tick after the last": entry["ticks"] < len(heads),
+            "it has the head of the chain": entry["head"] == heads[min(entry["ticks"], len(heads) - 1)],
+        }
+        require_all(rules, f"entry {index} of the seat")
+        before, ticks = index, entry["ticks"]
+    require(ticks == len(heads) - 1, f"the last entry of the seat is of {ticks} ticks, the chain has {len(heads) - 1}")
+
+
+def check_chain(run: Run) -> Object:
+    """Require the chain of a seat to say what the evidence says, and return it; no key has a part in this."""
+    seat: Object = shaped(run.parts["seat.json"], SEAT, "the seat")
+    started, secret, header = run.evidence.started, bytes.fromhex(seat["secret"]), seat["header"]
+    commitment = sha256(b"clvlab-seat-blind/1\0" + secret)
+    own = {"seat": header["seat"], "blind": seat["blind"], "blind_commitment": commitment}
+    config = own | {"run_salt": _derived(secret, b"run")}
+    agent = started["agents"][0]
+    rules = {
+        "the run is that of a seat": (started["kind"], agent["strategy"], agent["causality"]) == ("seat", "seat", "asked"),
+        "it is that of this seat": started["origin_id"] == header["seat"] and [agent["config"]] == [config],
+        "it has one agent": [agent["agent_id"] for agent in started["agents"]] == [header["agent_id"]],
+        "the chain is about it": (header["run_id"], header["blind_commitment"]) == (started["run_id"], commitment),
+    }
+    require_all(rules, f"the seat {header['seat']!a}")
+    heads = _heads(seat)
+    for number, (tick, head) in enumerate(zip(seat["ticks"], heads[1:], strict=True), 1):
+        require(tick["head"] == head, f"tick {number} of the seat has another head than its chain")
+        require(not (tick["missed"] and tick["decisions"]), f"tick {number} of the seat was missed, and has decisions")
+    sealed_rows: dict[Tick, list[Any]] = {}
+    for _, decision in run.evidence.decisions:
+        sealed_rows.setdefault((decision["fixture_id"], decision["tick_seq"]), []).append(_sealed_in(decision, seat, secret))
+    recorded = [[_recorded(one) for one in tick["decisions"]] for tick in seat["ticks"] if tick["decisions"]]
+    require(len(recorded) == len(sealed_rows), f"the seat decided at {len(recorded)} ticks, the evidence at {len(sealed_rows)}")
+    for own_tick, (tick, rows) in zip(recorded, sealed_rows.items(), strict=True):
+        require(sorted(own_tick, key=repr) == sorted(rows, key=repr), f"the seat decided otherwise than the evidence at {tick}")
+    return seat
+
+
+def _heads(seat: Object) -> list[str]:
+    """Return the heads of a chain, from before its first tick on."""
+    heads = [sha256(canonical(seat["header"]))]
+    for tick in seat["ticks"]:
+        heads.append(sha256(canonical({"before": heads[-1], **{name: tick[name] for name in ("tick", "decisions", "missed")}})))
+    return heads
+
+
+def _recorded(decision: Object) -> tuple[Any, ...]:
+    names = ("action", "market", "side", "stake", "limit_odds_milli", "reason", "claimed_edge_bps", "confidence")
+    return (*(decision.get(name) for name in names[:-1]), *_stated_confidence(decision.get("confidence")))
+
+
+def _stated_confidence(text: str | None) -> tuple[int | None, str | None]:
+    """Return a confidence as evidence states it: in millionths if it is a probability, otherwise its text."""
+    try:
+        number = None if text is None else float(text)
+    except ValueError as error:
+        raise BrokenError(f"a confidence that is no number: {text!a}") from error
+    return (int(number * 1_000_000 + 0.5), None) if number is not None and 0 <= number <= 1 else (None, text)
+
+
+def _sealed_in(decision: Object, seat: Object, secret: bytes) -> tuple[Any, ...]:
+    """Return a decision of the evidence with the names that the seat showed."""
+    action, untrusted, fixture_id = decision["action"], decision["untrusted"], decision["fixture_id"]
+    market, side = action["market_key"], action["side"]
+    if seat["blind"] == "aliased" and market is not None:
+        side = _alias(secret, "side", fixture_id, market, side)
+        market = _alias(secret, "market", fixture_id, market)
+    claims = untrusted["reason"], untrusted["claimed_edge_bps"], untrusted["confidence_ppm"], untrusted["confidence_raw"]
+    return (action["type"], market, side, action["stake"], action["limit_odds_milli"], *claims)
+
+
+def _alias(secret: bytes, *names: object) -> str:
+    return f"{str(names[0])[0]}-{_derived(secret, canonical([*names]))[:16]}"
+
+
+def _derived(secret: bytes, message: bytes) -> str:
+    """Return HMAC-SHA256 (RFC 2104) under a secret of 32 bytes, which is shorter than a block."""
+    inner, outer = (bytes(byte ^ pad for byte in secret.ljust(64, b"\0")) for pad in (0x36, 0x5C))
+    return hashlib.sha256(outer + hashlib.sha256(inner + message).digest()).hexdigest()
+
+
 def standing_text(at: Object, claim: dict[str, int] | None) -> str:
     """Return what a log proves of a run, and what log and bundle only state."""
     proved = (
@@ -1125,6 +1243,7 @@ BUNDLED: Check = (check_context, "every byte of the bundle is accounted for", ""
 PROOFS: dict[str, Check] = {
     "anchor": (check_anchor, "a key you trust signed the manifest hash as a memo, for the chain to take", "anchor_signers"),
     "log": (check_log, "a log you trust holds the commitment to this run, and after it this result", "logs"),
+    "seat": (check_seat, "a log you trust holds the chain of the seat, which has every decision in order", "logs"),
 }  # fmt: skip
 DISCLOSED = "the score follows from this decision and its close, and all stand under the roots that the manifest binds"
 EVENT_OF = {"started": "RUN_STARTED", "decision": "DECISION", "close": "MARKET_CLOSE", "sealed": "RUN_SEALED"}
@@ -1202,15 +1321,19 @@ def verify(path: Path, trust: Object | None = None, required: Sequence[str] = ()
     manifest = rebuilt_manifest(events, evidence, scores, stated.get("commit_index"))
     whom = NO_TRUST | (trust or {})
     # Without a witness the operator of a log can keep two, one for each reader.
-    witnesses = max(whom["witness_quorum"], int("log" in required and not without_witness))
+    witnesses = max(whom["witness_quorum"], int(bool({"log", "seat"} & {*required}) and not without_witness))
     run = Run(parts, stated, evidence, scores, manifest, whom | {"witness_quorum": witnesses})
     chosen = CHECKS | ({"bundle": BUNDLED} if "context.json" in parts else {})
     for name, (_, _, keys) in PROOFS.items():
         here = f"{name}.json" in parts
-        if here and run.trust[keys]:
+        if name == "seat" and not here and name not in required and evidence.started["kind"] != "seat":
+            continue  # nobody expects a seat of another run
+        if here and run.trust[keys] and (name != "seat" or "log.json" in parts):
             chosen |= {name: PROOFS[name]}
         else:
             without[name] = "the proof is here, but you trust no key for it" if here else "the proof is not here"
+    if "seat" in without and "seat.json" in parts and (wrong := fault(check_chain, run)):  # a contradiction needs no key
+        without["seat"], required = wrong, [*required, "seat"]
     checks = {name: fault(check, run) for name, (check, _, _) in chosen.items()}
     checks |= {name: without.pop(name) for name in required if name in without}
     result |= {"recomputed_evidence_hash": manifest["evidence_hash"], "manifest_hash": run.manifest_hash, "log": run.standing}
@@ -1305,7 +1428,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check a sealed run.")
     parser.add_argument("run", type=Path, help="a run folder, a bundle, or the disclosure of a decision")
     parser.add_argument("--trust", type=Path, metavar="keys.json", help="keys of chains, logs and witnesses that you trust")
-    parser.add_argument("--require", default="", metavar="anchor,log", help="proofs without which the run fails")
+    parser.add_argument("--require", default="", metavar="anchor,log,seat", help="proofs without which the run fails")
     parser.add_argument("--without-witness", action="store_true", help="let a required log do without a trusted witness")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
@@ -1313,7 +1436,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.disable()  # nothing here is cyclic, and looking for cycles takes a third of the time
     try:
         if not set(required) <= PROOFS.keys() or not options.run.exists():
-            raise InputError(f"nothing at {options.run}, or --require is neither anchor nor log: {options.require!r}")
+            raise InputError(f"nothing at {options.run}, or --require names none of {', '.join(PROOFS)}: {options.require!r}")
         trust = read_trust(options.trust) if options.trust else None
         if not options.run.is_dir() and read_file(options.run, most=12).startswith((b'{"close":', b'{"decision":')):
             result = verify_disclosure(options.run, required)

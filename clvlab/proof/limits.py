@@ -19,6 +19,7 @@ PART_LIMITS = {
     "manifest.json": MAX_MANIFEST_BYTES,
     "anchor.json": 1 << 20,
     "log.json": 1 << 20,
+    "seat.json": 64 << 20,
 }
 
 

@@ -397,6 +397,50 @@ standings = Table(
     ),
 )
 
+# Seats: agents elsewhere that answer a past tape tick by tick. ``ticks`` of them are answered, and ``head`` is after these.
+seats = Table(
+    "seats",
+    metadata,
+    Column("seat_id", Name, primary_key=True),
+    Column("owner", Name, nullable=False),
+    Column("agent_id", Name, nullable=False),
+    Column("run_id", Name, nullable=False, unique=True),
+    Column("pack_id", Name, nullable=False),
+    Column("content_hash", Name, nullable=False),
+    Column("fixture_ids", Json, nullable=False),
+    Column("ranked", Boolean, nullable=False),
+    Column("request", Json, nullable=False),
+    Column("secret", LargeBinary, nullable=False),  # opened at the seal
+    Column("commit_index", BigInteger, nullable=False),
+    Column("status", Name, nullable=False),
+    Column("cause", Name),  # why it was abandoned
+    Column("ticks", BigInteger, nullable=False),
+    Column("head", Name, nullable=False),
+    Column("served_ts_ms", BigInteger, nullable=False),  # when the open tick left
+    Column("tick_s", BigInteger, nullable=False),
+    Column("seat_s", BigInteger, nullable=False),
+    Column("logged_ticks", BigInteger, nullable=False),  # of the newest head in the run log
+    Column("logged_ts_ms", BigInteger, nullable=False),
+    Column("decision_bytes", BigInteger, nullable=False),  # of all decisions as recorded
+    Column("created_ts_ms", BigInteger, nullable=False),
+    Column("updated_ts_ms", BigInteger, nullable=False),
+    Index(None, "owner", "created_ts_ms", "seat_id"),
+    Index(None, "status", "served_ts_ms"),
+)
+
+# The answered ticks of a seat: a row is one link of its chain.
+seat_decisions = Table(
+    "seat_decisions",
+    metadata,
+    Column("seat_id", Name, ForeignKey("seats.seat_id"), primary_key=True),
+    Column("tick", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", Name, nullable=False),
+    Column("decisions", Json, nullable=False),
+    Column("missed", Boolean, nullable=False),
+    Column("head", Name, nullable=False),
+    Column("ts_ms", BigInteger, nullable=False),
+)
+
 # A token that changes with any row.
 revisions = Table("revisions", metadata, Column("name", Name, primary_key=True), Column("revision", Name, nullable=False))
 

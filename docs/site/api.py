@@ -191,7 +191,9 @@ PAGES = (
         "answers",
         "Answers of a service",
         "Every answer is a dict with these keys; the same types shape the [routes](../reference/http.md).",
-        tuple(f"clvlab.api.{name}:*" for name in ("answer", "backtests", "competitions", "leaderboard", "packs", "runs")),
+        tuple(
+            f"clvlab.api.{name}:*" for name in ("answer", "backtests", "competitions", "leaderboard", "packs", "runs", "seats")
+        ),
     ),
     ApiPage(
         "errors",

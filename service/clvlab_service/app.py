@@ -30,7 +30,7 @@ from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.pages import catalog
 from clvlab_service.pages import runs as run_pages
 from clvlab_service.pages.route import PageRoute
-from clvlab_service.routers import agents, backtests, competitions, leaderboard, operations, packs, runs
+from clvlab_service.routers import agents, backtests, competitions, leaderboard, operations, packs, runs, seats
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena
 from clvlab_service.streams.connection import Feeds, StreamPlaces
@@ -131,7 +131,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.boards = BoundedCache(_BOARDS_BYTES, lambda board: len(board.body))
     app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
-    for router in (*_PAGES, catalog.assets_router, *_ROUTERS):  # pages first: they match only requests that prefer a page
+    # Seats are called most often, and have no pages. Pages come before the rest: they match only requests that prefer one.
+    for router in (seats.router, *_PAGES, catalog.assets_router, *_ROUTERS):
         app.include_router(router)
     install_error_handlers(app)
     install_docs_page(app)

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -199,6 +199,7 @@ def _unfit(key: PyJWK) -> bool:
 
 
 _LEEWAY_S = 30
+_MOST_KNOWN = 1_000
 _MAX_TOKEN_BYTES = 8_192
 _REQUIRED = ["exp", "iat", "sub", "iss", "aud"]
 _DID = re.compile(r"did:[!-~]{1,252}")  # printable ASCII, at most 256 characters in all
@@ -208,6 +209,20 @@ class InvalidTokenError(ClvlabError):
     """No token, or one that proves nothing; the message says why without repeating the token."""
 
     http_status = 401
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownToken:
+    """A token that was verified by a key, and the seconds since 1970 between which it counts."""
+
+    key_id: str | None
+    key: PyJWK
+    begins_s: float
+    ends_s: float
+    did: str
+
+    def is_current(self, now_s: float) -> bool:
+        return self.begins_s <= now_s < self.ends_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +243,10 @@ class Authenticator:
     issuer: str | None
     audience: str | None
     max_lifetime_s: int
+    _verified: dict[str, _KnownToken] = field(default_factory=dict)  # by token, the newest last
 
     async def principal(self, authorization: str | None) -> str:
-        """Return the DID of the caller.
+        """Return the DID of the caller. A token whose signature held under the present key is not verified again.
 
         Parameters
         ----------
@@ -243,6 +259,9 @@ class Authenticator:
             The token is missing, malformed, wrongly signed or expired, or has no DID.
         """
         token = _bearer(authorization)
+        known = self._verified.get(token)
+        if known is not None and known.is_current(time.time()) and await self.keys.key(known.key_id) is known.key:
+            return known.did
         try:
             header = jwt.get_unverified_header(token)
             if header.get("alg") not in ALGORITHMS:
@@ -268,6 +287,11 @@ class Authenticator:
             raise InvalidTokenError(f"the token must live at most {self.max_lifetime_s} s, exp - iat")
         if not _DID.fullmatch(claims["sub"]):
             raise InvalidTokenError("the token's sub must be a DID: did:..., at most 256 printable ASCII characters")
+        self._verified.pop(token, None)
+        while len(self._verified) >= _MOST_KNOWN:
+            del self._verified[next(iter(self._verified))]
+        begins, ends = int(max(claims["iat"], claims.get("nbf", 0))) - _LEEWAY_S, int(claims["exp"]) + _LEEWAY_S
+        self._verified[token] = _KnownToken(header.get("kid"), key, begins, ends, str(claims["sub"]))
         return str(claims["sub"])
 
 

@@ -16,6 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from clvlab.arena.application import Application, Waits
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.packs import catalog_at
+from clvlab.arena.seats.requests import SeatLimits
 from clvlab.arena.uploads.intake import UploadLimits
 from clvlab.log.note import read_signer
 from clvlab.runs.live.feed import live_settings
@@ -56,6 +57,7 @@ def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], App
             settings.max_owner_deploys,
             settings.max_owner_drafts,
             settings.max_owner_live,
+            settings.max_owner_seats,
             settings.max_owner_names,
         ),
         anchor=settings.anchor,
@@ -66,6 +68,13 @@ def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], App
             settings.live_grace_s,
             dev=settings.devfeed,
             dev_speed=settings.replay_speed,
+        ),
+        seats=SeatLimits(
+            ticks=settings.seat_max_ticks,
+            tick_s=settings.seat_tick_s,
+            seat_s=settings.seat_left_s,
+            log_ticks=settings.seat_log_ticks,
+            log_s=settings.seat_log_s,
         ),
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
         checkpoint_file=settings.checkpoint_file,

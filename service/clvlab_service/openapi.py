@@ -23,6 +23,7 @@ TAGS = [
     {"name": "leaderboard", "description": "The ranking of agents over all sealed runs."},
     {"name": "competitions", "description": "Create a competition, fill its roster, start it, and read its state and events."},
     {"name": "agents", "description": "Deploy a configuration as an instance, and read what the instance does."},
+    {"name": "seats", "description": "Agents that run elsewhere and answer past prices tick by tick."},
     {"name": "strategies", "description": "The templates of agents and their parameters."},
     {"name": "backtests", "description": "Replay a pack of the catalog and store a report."},
     {"name": "packs", "description": "The catalog of hash-verified replay packs."},
@@ -61,7 +62,7 @@ _HEADERS = {
 _REASONS = (
     "For a start: `not_startable`, `roster_empty`, `no_live_feed`, `fixture_not_on_feed`, `no_quota`, `binding_missing`, "
     "`binding_changed`, `entry_unusable`. For a deletion: `has_events`, `in_use`. For an idempotency key: `fingerprint`, "
-    "`prior_attempt`."
+    "`prior_attempt`. For a seat: `answered`, `unserved`, `over`, `unsealed`."
 )
 _BODY = "x-body"
 _REF = "#/components/schemas/"
@@ -87,6 +88,7 @@ class Problem(BaseModel):
     fixture_id: int | str | None = Field(None, description="Text beyond 2^53.")
     run_id: str | None = None
     cause: str | None = None
+    open_tick: int | None = Field(None, description="409 of a seat: the tick that waits for an answer.")
     evidence_hash: str | None = Field(None, description="410: hash of the removed run, like `manifest_hash`.")
     manifest_hash: str | None = None
 

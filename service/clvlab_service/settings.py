@@ -108,6 +108,16 @@ class Settings(BaseSettings):
     max_owner_names: int = Field(
         default=100, ge=1, description="agent ids of an owner on the leaderboard; a run with another one gets 429"
     )
+    max_owner_seats: int = Field(default=200, ge=1, description="seats of an owner that still play; beyond it 429")
+    seat_tick_s: int = Field(
+        default=3_600, ge=1, le=31_536_000, description="longest time for an answer to a tick of a seat; a later one is missed"
+    )
+    seat_left_s: int = Field(
+        default=86_400, ge=1, le=31_536_000, description="longest time without an answer, after which a seat is abandoned"
+    )
+    seat_max_ticks: int = Field(default=100_000, ge=1, le=250_000, description="messages of a seat")
+    seat_log_ticks: int = Field(default=500, ge=1, description="ticks after which the run log gets the head of a seat's chain")
+    seat_log_s: int = Field(default=60, ge=1, description="seconds after which the next answer brings that head into the log")
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")
     upload_timeout_s: int = Field(default=60, ge=1, description="seconds the verification of an upload may take")
     upload_memory_mb: int = Field(default=4096, ge=256, le=1_048_576, description="memory for verifying an upload")

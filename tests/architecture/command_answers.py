@@ -35,6 +35,14 @@ placed_at,match,market,pick,odds,stake
 2026-01-02T09:00Z,Birch North - Glen North,1X2,X,3.5,£5
 2026-01-02T09:00Z,Nobody - Nowhere,1X2,home,2.0,£5
 """
+PLAYER = """\
+import clvlab
+
+
+class Player(clvlab.TickAgent):
+    def on_tick(self, book):
+        return book.back(book.sides()[0]) if book.tick_seq == 20 else None
+"""
 FIXTURE = ("--fixture", "90000000")
 _DAY_MS = 86_400_000
 NO_DATABASE = {"CLVLAB_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
@@ -45,6 +53,8 @@ _MEMBERS = FILES | {"written": "time"} | dict.fromkeys(("versions", "libraries",
 _JUDGE = ("clvlab", "source_digest", "polars", "numpy", "msgspec", "orjson")
 _PATTERNS = {
     r"eyJ[\w-]+\.[\w-]+\.[\w-]+": "<token>",
+    r"seat_[0-9a-f]{32}": "<seat>",
+    r"(?<=sealed as )run_[0-9a-f]{32}": "<run>",
     r"other\.example\+[0-9a-f]{8}\+\S{44}": "<random public key>",
     r"(?<=judged by            ).*": "<versions>",
     r"(?<=parquet of 'mine': expected )sha256:\w{64}, found sha256:\w{64}": "<hash of a file>, found <hash of a file>",
@@ -219,6 +229,9 @@ def _of_runs(shell: Shell) -> None:
     call("sweep starter --grid colour=1")
     call("bets grade bets.csv --pack starter --json")
     call("bets grade bets.csv --pack starter --column tim=placed_at")
+    (folder / "player.py").write_text(PLAYER)
+    call(f"arena play player.py:Player --pack starter {' '.join(FIXTURE)} --out seat.clv")
+    call("arena play player.py:Nobody --pack starter")
     call("demo --json")
     call("demo --colour")
     broken = folder / "broken" / first.name

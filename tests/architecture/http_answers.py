@@ -236,7 +236,9 @@ def answers(folder: Path) -> tuple[str, str]:
         pages += _under_way(queued)
     with served(folder, max_owner_drafts=1, max_public_run_bytes=0, max_owner_run_bytes=0) as bare:
         _without(bare)
-    told = [service, queued, bare]
+    with served(folder, log_key_file=folder / "log.key") as seated:
+        _seats(seated)
+    told = [service, queued, bare, seated]
     for came in ("succeeded", "refused"):
         missing = set(service.operations).difference(*(getattr(one, came) for one in told))
         assert not missing, f"{', '.join(sorted(missing))} never {came}: ask for it in {Path(__file__).name}"
@@ -307,6 +309,35 @@ def _deploys(service: Service) -> None:
     ask("listRuntimeEvents", ALICE, instance_id=made["instance_id"], params={"limit": 3})
     ask("listRuntimeEvents", ALICE, instance_id=made["instance_id"], params={"since": -1})
     ask("getMe", ALICE)
+
+
+def _seats(service: Service) -> None:
+    ask, one = service.ask, {"agent_id": "me", "pack_id": "starter", "fixture_ids": [FIXTURE]}
+    with patch("secrets.token_bytes", bytes):  # as many zeros
+        start = ask("takeSeat", ALICE, json=one).json()
+        other = ask("takeSeat", ALICE, json=one | {"blind": "open", "colour": "red"}).json()
+    ask("takeSeat", ALICE, json=one | {"pack_id": GONE})
+    ask("takeSeat", json=one)
+    own, tick = {"seat_id": start["seat_id"]}, start["next"]
+    ask("getSeat", ALICE, **own)
+    ask("getSeat", BOB, **own)
+    back = {"tick": 1, "action": "BACK", "side": tick["view"]["sides"][0][0]}
+    first = ask("actInSeat", ALICE, json=back, **own).json()
+    ask("actInSeat", ALICE, json={"tick": 1}, **own)
+    ask("actInSeat", ALICE, json={"tick": 7}, **own)
+    ask("actInSeat", ALICE, json={"tick": 2, "action": "BACK", "side": GONE}, **own)
+    ask("actInSeat", ALICE, json={"tick": 2, "action": "LAY"}, **own)
+    ask("getSeatChain", ALICE, **own)
+    ask("withdrawSeat", ALICE, seat_id=other["seat_id"])
+    ask("withdrawSeat", ALICE, seat_id=other["seat_id"])
+    tick = first["next"]
+    while tick:
+        body = {"tick": tick["view"]["tick"]}
+        tick = service.get("POST", f"/arena/seats/{start['seat_id']}/actions", ALICE, json=body).json()["next"]
+    ask("getSeat", ALICE, **own)
+    ask("getSeatChain", ALICE, **own)
+    ask("listSeats", ALICE)
+    ask("listSeats", ALICE, params={"limit": 0})
 
 
 def _backtests(service: Service) -> str:
@@ -503,7 +534,8 @@ def _streamed(service: Service, path: str) -> Iterator[str]:
 def _refused_alike(service: Service) -> None:
     """Ask for each operation in the ways in which every one of its kind is refused."""
     parts = dict.fromkeys(
-        ("competition_id", "agent_id", "instance_id", "strategy", "backtest_id", "pack_id", "run_id", "upload_id"), GONE
+        ("competition_id", "agent_id", "instance_id", "strategy", "backtest_id", "pack_id", "run_id", "upload_id", "seat_id"),
+        GONE,
     )
     document = service.client.app.openapi()["paths"]
     for operation, (method, path) in service.operations.items():

@@ -20,6 +20,7 @@ from tests.browser.judging import PageJudge, disagreement
 from tests.browser.recording import by_file, evidence_case, run_case
 from tests.factories import make_sealed_run
 from tests.length import length
+from tests.log.test_seats import bundles, packed
 from tests.proof.limits import EVENTS, NAMES, beyond, written
 
 pytestmark = pytest.mark.browser
@@ -101,6 +102,13 @@ def test_page_refuses_a_part_beyond_its_limit(name, judge):
 
     assert list(said["checks"]) == ["bundle"]
     assert f"the limit is {PART_LIMITS[name]:,}" in said["checks"]["bundle"]
+
+
+def test_page_takes_the_bundle_of_a_seat_and_says_that_it_does_not_check_the_seat(judge):
+    [(_, said)] = judge.answers([run_case({"run.clv": packed(bundles()[0]["aliased"])})])
+
+    assert set(said["checks"].values()) == {None}
+    assert said["without"]["seat"] == "the seat is here, and a browser does not check it: clv_verify.py does"
 
 
 @pytest.mark.parametrize("name", ["events.jsonl", "scores.jsonl", "receipts.jsonl"])

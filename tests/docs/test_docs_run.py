@@ -99,7 +99,7 @@ def run(step, page, folder, namespace, port):
     if step.is_python:
         printed = io.StringIO()
         with chdir(folder), redirect_stdout(printed):
-            exec(compile(step.code, f"{page.name}:{step.line}", "exec"), namespace)
+            exec(compile(ours(step.code, port), f"{page.name}:{step.line}", "exec"), namespace)
         return where, printed.getvalue()
     if plain := PLAIN.fullmatch(step.code.strip()):
         command, file = plain.groups()

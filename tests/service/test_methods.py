@@ -31,6 +31,7 @@ def ids(api):
         "pack_id": "starter",
         "agent_id": "absent",
         "upload_id": "absent",
+        "seat_id": api.post("/arena/seats", {"agent_id": "me", "pack_id": "starter"}, expect=201)["seat_id"],
         "strategy": "baseline",
         "seq": "1",
         "first": "0",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.postgres import postgres_server
-from tests.trials import crowds, faults, kills
+from tests.trials import crowds, faults, kills, seats
 
 Found = Mapping[str, Any]
 Trial = Callable[[Path, str, int], Found]
@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--flood-seconds", type=float, default=600)
     parser.add_argument("--rounds", type=int, default=4, help="of kills-workers: in each one service and one worker are killed")
     parser.add_argument("--clients", type=int, default=6, help="of kills-workers: how many ask without end")
+    parser.add_argument("--players", type=int, default=20, help="of seats: how many play at once")
     parser.add_argument("--times", type=int, default=1, help="how often each trial is made, with another seed each time")
     parser.add_argument("--only", default="", help="names, separated by commas")
     parser.add_argument("--seed", type=int, default=1)
@@ -46,6 +47,16 @@ def main() -> int:
         "kills-workers": (
             lambda folder, url, seed: kills.trial_of_workers(folder, url, asked.rounds, asked.clients, seed),
             _nothing_lost,
+            "postgresql",
+        ),
+        "seats-sqlite": (
+            lambda folder, url, seed: seats.trial(folder, url, 1, asked.kills, asked.players, seed),
+            _no_tick_lost,
+            "sqlite",
+        ),
+        "seats-postgresql": (
+            lambda folder, url, seed: seats.trial(folder, url, 2, asked.kills, asked.players, seed),
+            _no_tick_lost,
             "postgresql",
         ),
         "freeze": (lambda folder, url, _: faults.freeze(folder, url), _let_go, "postgresql"),
@@ -92,6 +103,10 @@ def _place(store: str) -> Iterator[tuple[Path, str]]:
 
 def _nothing_lost(found: Found) -> bool:
     return found["accepted"] > 0 and not any(found.get(name) for name in ("lost", "doubled", "forked", "unsealed"))
+
+
+def _no_tick_lost(found: Found) -> bool:
+    return found["ticks"] > 0 and not any(found[name] for name in ("lost", "early", "unsealed", "unproved", "forked"))
 
 
 def _let_go(found: Found) -> bool:

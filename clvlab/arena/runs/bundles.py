@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # imported where it is used, so that a first verification wai
     from clvlab.anchor.settings import AnchorSettings
     from clvlab.api.runs import LogCommitment
     from clvlab.log.bundles import Trust
+    from clvlab.log.seats import TickViews
 
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
@@ -70,18 +71,20 @@ def judge_proofs(
     required: Sequence[str] = (),
     *,
     without_witness: bool = False,
+    views: TickViews | None = None,
 ) -> tuple[dict[str, Check], LogCommitment | None]:
-    """Judge the anchor and log proofs of a verified run offline, by the reader's keys.
+    """Judge the anchor, log and seat proofs of a verified run offline, by the reader's keys.
 
     Without the file ``trust`` no key is trusted. ``required`` names proofs without which the run fails. ``without_witness``
-    accepts a required log without a trusted witness. Returns the checks, and block ``log`` of the proof card, if the log
+    accepts a required log without a trusted witness. ``views`` makes the ticks of a seat again. Returns the
+    checks, and block ``log`` of the proof card, if the log
     proofs hold.
     """
     from clvlab.log.bundles import judge, standing_in
 
     whom = read_trust(trust)
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
-    checks = judge(parts, verification, whom, _known_proofs(required), without_witness=without_witness)
+    checks = judge(parts, verification, whom, _known_proofs(required), without_witness=without_witness, views=views)
     holds = "log" in checks and checks["log"].verdict == Verdict.PASS
     return checks, standing_in(parts, verification, whom)[0].commitment() if holds else None
 
@@ -92,6 +95,11 @@ def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
 
     trust = Trust() if path is None else Trust.read(file_bytes(path, MAX_KEYS_BYTES))
     return replace(trust, logs=(*trust.logs, *logs))
+
+
+def has_seat(path: Path) -> bool:
+    """Whether a file is a bundle with the chain of a seat."""
+    return path.is_file() and "seat.json" in read_bundle(file_bytes(path))
 
 
 def read_stored(path: Path) -> tuple[SealedRun, bytes]:

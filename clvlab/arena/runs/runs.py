@@ -30,16 +30,18 @@ from clvlab.arena.runs.bundles import anchor_part
 from clvlab.arena.runs.in_database import check_records, is_failing
 from clvlab.errors import EvidenceError, RunRemovedError, StoreError, UnknownDecisionError, UnknownRunError
 from clvlab.law.schema import SAFE_INTEGER
+from clvlab.log.note import checkpoint, open_note
 from clvlab.log.standing import commitment, standing
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.bundle import bundle
+from clvlab.proof.canonical import JsonObject
 from clvlab.proof.checks import CHECKS, Check, Verdict, evidence_integrity
 from clvlab.proof.manifest import VERIFIER_VERSION
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runs.card import anchor_info, proof_card, verification_answer
 from clvlab.runs.inspector import decision_record
-from clvlab.store import anchors, runs, standings
+from clvlab.store import anchors, runs, seats, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.runlog import StoredLogRows
 from clvlab.store.runs import Part as Part
@@ -251,12 +253,23 @@ class StoredRuns:
             return runs.piece(connection, of, start, stop)
 
     def bundle(self, run_id: str) -> bytes:
-        """Return a sealed run as one proof bundle, with its anchor once the chain has it, and log proofs if a key is set."""
+        """Return a sealed run as one proof bundle.
+
+        It has the anchor once the chain has it, log proofs if a key is set, and the chain of a seat.
+        """
         run = self.sealed_run(run_id)
         with self.database.read() as connection:
             receipts = runs.receipt_lines(connection, run_id)
         anchor = anchor_part(StoredRecords(self.database).get(run_id))
-        return bundle(run, receipts, anchor=anchor, log=self.log.proofs(run_id) if run.commit_index is not None else None)
+        log = self.log.proofs(run_id) if run.commit_index is not None else None
+        return bundle(run, receipts, anchor=anchor, log=log, seat=self._seat_part(run_id, log))
+
+    def _seat_part(self, run_id: str, log: JsonObject | None) -> JsonObject | None:
+        """Return the chain of a seat's run, with its entries proved under the checkpoint of the log proofs, if there is one."""
+        size = 0 if log is None else checkpoint(open_note(log["checkpoint"])[0]).size
+        with self.database.read() as connection:
+            row = seats.of_run(connection, run_id)
+            return None if row is None else seats.chain_of(connection, row, size)
 
     def page(self, cursor: str | None = None, limit: int = 50, wanted: RunFilter | None = None) -> RunListResponse:
         with self.database.read() as connection:

@@ -138,8 +138,7 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
 
 def _causality(agent: AgentIdentity) -> str:
     """Return in words how the engine showed that an agent did not look ahead."""
-    label = card_causality(agent)
-    return words.CAUSALITY.get(label, label)
+    return words.causality(card_causality(agent), agent["config"].get("blind"))
 
 
 def failing_checks(card: ProofArtifactResponse) -> list[str]:

@@ -122,7 +122,7 @@ async function verifyParts(parts, { trust, required, withoutWitness }, report, t
 }
 
 // The checks to make; `without` gets the reason for each proof that is not judged.
-function _asked({ parts, trust }, required, without) {
+function _asked({ parts, trust, evidence }, required, without) {
   const asked = Object.entries(CHECKS);
   if (parts["context.json"]) asked.push(["bundle", BUNDLED]);
   for (const [name, proof] of Object.entries(PROOFS)) {
@@ -130,6 +130,8 @@ function _asked({ parts, trust }, required, without) {
     if (here && Object.keys(trust[proof[2]]).length) asked.push([name, proof]);
     else without[name] = here ? "the proof is here, but you trust no key for it" : "the proof is not here";
   }
+  if ("seat.json" in parts) without.seat = "the seat is here, and a browser does not check it: clv_verify.py does";
+  else if (evidence.started.kind === "seat") without.seat = "the proof is not here";
   return asked;
 }
 

@@ -1,0 +1,165 @@
+"""Bodies of seats."""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypeAliasType
+
+from clvlab.api.answer import Answer, BodyAnswer, Hash, JsonObject, one_of
+
+BlindMode = TypeAliasType(
+    "BlindMode",
+    Annotated[
+        str,
+        one_of("open", "aliased", description="`aliased` hides names, ids, dates and the order of sides; not prices and gaps."),
+    ],
+)
+SeatStatus = TypeAliasType(
+    "SeatStatus",
+    Annotated[
+        str,
+        one_of(
+            "playing",
+            "finished",
+            "sealed",
+            "abandoned",
+            description="`finished`: every tick is answered, and the run is being sealed.",
+        ),
+    ],
+)
+_Quote = Annotated[
+    list[str | int | None],
+    Field(
+        description="Name, probability in basis points, and decimal odds x 1000; `null` without.",
+        examples=[["s-16f9fbf6de0c159d", 2617, 3641]],
+    ),
+]
+
+
+class SeatFixture(Answer):
+    """Facts about a fixture that were known beforehand; `null` where the source lacks one."""
+
+    kickoff_ts_ms: Annotated[int | None, Field(description="The announced kickoff, UTC.")]
+    home: str | None
+    away: str | None
+    league: str | None
+    season: str | None
+    source_id: str | None
+
+
+class SeatView(Answer):
+    """What an entrant sees of a tick: one message about one market of one fixture."""
+
+    tick: Annotated[int, Field(ge=1, description="Number of the tick in its seat.")]
+    fixture: Annotated[int | str, Field(description="Id of the fixture, or its alias.")]
+    market: Annotated[str, Field(description="Key of the market, or its alias.")]
+    sides: Annotated[list[_Quote], Field(description="In byte order of their names.")]
+    suspended: Annotated[bool, Field(description="Whether no side has a probability.")]
+    in_running: Annotated[bool, Field(description="Whether the fixture is in play.")]
+    time_ms: Annotated[int, Field(description="Milliseconds since 1970, UTC; since the first tick of the seat if `aliased`.")]
+    tick_seq: NotRequired[Annotated[int, Field(description="Number on the tape of the fixture; only if `open`.")]]
+    about: NotRequired[Annotated[SeatFixture, Field(description="Only if `open`.")]]
+
+
+class SeatTick(Answer):
+    """An open tick, which waits for an answer."""
+
+    view: SeatView
+    salt: Annotated[
+        str, Field(pattern="^[0-9a-f]{64}$", description="Hashed with the view into the chain.", examples=["a5c8" * 16])
+    ]
+
+
+class SeatReceipt(Answer):
+    """A link of the chain of a seat, on the disk before the next tick left."""
+
+    tick: Annotated[int, Field(ge=0, description="Answered tick; 0 before the first one.")]
+    head: Annotated[Hash, Field(description="Head of the chain after it.")]
+    missed: Annotated[bool, Field(description="Whether the answer came too late: no decision was recorded.")]
+    decisions: Annotated[list[JsonObject], Field(description="The decisions as recorded and hashed.")]
+    receipt: Annotated[str | None, Field(description="The head as a note signed by the log; `null` if the log has no key.")]
+
+
+class SeatAnswer(Answer):
+    """A receipt and the next tick."""
+
+    seat_id: str
+    answered: SeatReceipt
+    done: Annotated[bool, Field(description="Whether this was the last tick.")]
+    next: SeatTick | None
+
+
+class SeatStart(BodyAnswer, SeatAnswer):
+    """A new seat and its first tick. The run log holds its commitment already."""
+
+    run_id: str
+    blind: BlindMode
+    blind_commitment: Annotated[Hash, Field(description="Commits to the secret that hides and draws; opened at the seal.")]
+    tick_s: Annotated[int, Field(description="Seconds for an answer to a tick; a later one is missed.")]
+    seat_s: Annotated[int, Field(description="Seconds without an answer after which the seat is abandoned.")]
+
+
+class SeatSummary(Answer):
+    """A seat in a list."""
+
+    seat_id: str
+    agent_id: str
+    run_id: str
+    pack_id: str
+    blind: BlindMode
+    status: SeatStatus
+    cause: Annotated[str | None, Field(description="Why it was abandoned.")]
+    answered: Annotated[int, Field(description="Answered ticks.")]
+    created_ts_ms: int
+    updated_ts_ms: int
+
+
+class SeatListResponse(Answer):
+    """Newest first."""
+
+    seats: list[SeatSummary]
+    next_cursor: str | None
+
+
+class SeatInfo(SeatSummary):
+    """A seat: its open tick while it plays, and what it hid once its run is sealed."""
+
+    blind_commitment: Hash
+    content_hash: Hash
+    commit_index: Annotated[int, Field(description="Entry of the run log that commits to its run.")]
+    head: Hash
+    tick_s: int
+    seat_s: int
+    next: SeatTick | None
+    secret: Annotated[str | None, Field(description="Hexadecimal; `null` before the seal.")]
+    fixture_ids: Annotated[list[int] | None, Field(description="`null` before the seal, unless nothing is hidden.")]
+
+
+class ProvedEntry(Answer):
+    """An entry of the run log, and the hashes that prove it under the checkpoint of the bundle."""
+
+    entry: str
+    index: int
+    proof: list[str]
+
+
+class ChainTick(Answer):
+    """A link: the digest of a tick, the decisions as recorded, and the head after them."""
+
+    tick: Hash
+    decisions: list[JsonObject]
+    missed: bool
+    head: Hash
+
+
+class SeatChain(Answer):
+    """The whole chain of a sealed seat, as in part `seat.json` of the bundle of its run."""
+
+    schema: str
+    header: JsonObject
+    blind: BlindMode
+    secret: str
+    ticks: list[ChainTick]
+    entries: list[ProvedEntry]

@@ -1,0 +1,1 @@
+"""Seats: agents that run elsewhere answer a past tape tick by tick."""

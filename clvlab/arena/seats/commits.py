@@ -1,0 +1,91 @@
+"""Group commit: what waits while one transaction is written goes together into the next one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Generic, TypeVar
+
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+_AT_ONCE = 256
+_IDLE_S = 30.0
+
+logger = logging.getLogger("clvlab.seats")
+
+
+class GroupCommit(Generic[_Item, _Made]):
+    """Commits items of many callers by few transactions, on a thread of its own that starts with the first item.
+
+    ``commit`` takes items, writes one transaction, and returns for each what it made or the error that it raises to its caller
+    alone. If it raises, nothing was written, and each item is committed by itself. ``idle`` is called now and then.
+    """
+
+    def __init__(
+        self, commit: Callable[[Sequence[_Item]], Sequence[_Made | Exception]], idle: Callable[[], None] = lambda: None
+    ) -> None:
+        self._commit, self._idle = commit, idle
+        self._waiting: SimpleQueue[tuple[_Item, Future[_Made]] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._guard = Lock()
+
+    def start(self) -> None:
+        with self._guard:
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="clvlab-seats", daemon=True)
+                self._thread.start()
+
+    def submit(self, item: _Item) -> Future[_Made]:
+        """Return the future of an item, which is done once the item is on the disk, or failed."""
+        made: Future[_Made] = Future()
+        self._waiting.put((item, made))
+        if self._thread is None:
+            self.start()
+        return made
+
+    def stop(self) -> None:
+        """Commit what waits, and end the thread; idempotent."""
+        with self._guard:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._waiting.put(None)
+                thread.join()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                batch = [self._waiting.get(timeout=_IDLE_S)]
+            except Empty:
+                self._call_idle()
+                continue
+            while batch[-1] is not None and len(batch) < _AT_ONCE and not self._waiting.empty():
+                batch.append(self._waiting.get())
+            items = [one for one in batch if one is not None]
+            if items:
+                self._settle(items)
+            if batch[-1] is None:
+                return
+
+    def _call_idle(self) -> None:
+        try:
+            self._idle()
+        except Exception:  # the boundary of a thread, which must live on for the next item
+            logger.exception("seats that were left alone could not be looked at")
+
+    def _settle(self, items: Sequence[tuple[_Item, Future[_Made]]]) -> None:
+        try:
+            made: Sequence[_Made | Exception] = self._commit([item for item, _ in items])
+        except Exception as error:  # noqa: BLE001  # the boundary of a thread: the caller of the item gets the error
+            if len(items) > 1:
+                for one in items:
+                    self._settle([one])
+                return
+            made = [error]
+        for (_, future), outcome in zip(items, made, strict=True):
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)

@@ -1,0 +1,516 @@
+"""The use cases of seats: take one, answer its ticks, read it, give it up."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import cast
+
+from clvlab.api.answer import ignored, pick
+from clvlab.api.seats import (
+    SeatAnswer,
+    SeatChain,
+    SeatInfo,
+    SeatListResponse,
+    SeatReceipt,
+    SeatStart,
+    SeatSummary,
+    SeatTick,
+)
+from clvlab.arena.caps import Budget, Caps
+from clvlab.arena.pages import PAGE, page_of
+from clvlab.arena.runs.binding import bind, open_catalogued
+from clvlab.arena.runs.in_database import enter
+from clvlab.arena.seats.commits import GroupCommit
+from clvlab.arena.seats.job import blind_of, require, seat_spec
+from clvlab.arena.seats.requests import SeatAction, SeatLimits, SeatRequest
+from clvlab.arena.seats.tape import SeatTape
+from clvlab.arena.uploads.packs import Packs
+from clvlab.base.cache import BoundedCache
+from clvlab.errors import (
+    ClvlabError,
+    DecisionError,
+    PackTamperedError,
+    SeatConflictError,
+    SeatTooLongError,
+    UnknownSeatError,
+)
+from clvlab.log.log import abandon, commit, note_seat
+from clvlab.log.note import Signer
+from clvlab.log.seats import (
+    SECRET_BYTES,
+    Blind,
+    blind_commitment,
+    drawn,
+    first_head,
+    header,
+    next_head,
+    receipt,
+    tick_digest,
+    tick_salt,
+)
+from clvlab.packs.reader import Pack
+from clvlab.proof.canonical import JsonObject, canonical, sha256
+from clvlab.proof.manifest import RunStarted, inputs_hash
+from clvlab.runs.spec import ReplaySpec
+from clvlab.store import seats
+from clvlab.store.database import Connection, Database
+from clvlab.store.jobs import JobPayload
+from clvlab.store.runlog import StoredLogRows
+from clvlab.store.seats import SeatPlace, SeatRow, SeatStatus, SeatTickRow
+from clvlab.store.tables import seats as seat_table
+
+logger = logging.getLogger("clvlab.seats")
+_TAPES_BYTES = 256 << 20
+_SEATS = 4_096
+_ROWS_PER_TICK = 64  # before a tape is read, its messages are bounded by its rows
+WITHDRAWN, LEFT_ALONE = "withdrawn", "left alone"
+
+
+class SteadyClock:
+    """UTC milliseconds of the deadlines: a system clock at the start, and then a clock that never jumps."""
+
+    def __init__(self, clock: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._start_ms = clock() - round(1000 * monotonic())
+
+    def __call__(self) -> int:
+        return self._start_ms + round(1000 * self._monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat:
+    """What never changes of a seat, read from its row; ``logged`` are ticks and time of the last head in the log, as a hint."""
+
+    row: SeatRow
+    blind: Blind
+    tape_key: tuple[str, str]
+    logged: list[int]
+
+    @property
+    def secret(self) -> bytes:
+        return self.row["secret"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """An answer that waits for its transaction. ``fault`` refuses it if its tick is open, ``started`` is of the last tick."""
+
+    known: _Seat
+    tape: SeatTape
+    tick: int
+    decisions: list[JsonObject] = field(default_factory=list)
+    digest: str = ""
+    fault: DecisionError | None = None
+    started: RunStarted | None = None
+
+    @property
+    def seat_id(self) -> str:
+        return self.known.row["seat_id"]
+
+
+class Seats:
+    """All use cases of seats. Answers may come from any thread or process: the store alone says which tick is open."""
+
+    def __init__(
+        self,
+        database: Database,
+        catalog: Packs,
+        clock: Callable[[], int],
+        new_id: Callable[[], str],
+        budget: Budget,
+        caps: Caps,
+        limits: SeatLimits,
+        signer: Signer | None = None,
+        steady: Callable[[], int] | None = None,
+    ) -> None:
+        self._database, self._catalog, self._clock, self._new_id = database, catalog, clock, new_id
+        self._budget, self._caps, self._limits, self._signer = budget, caps, limits, signer
+        self._now = steady or SteadyClock(clock)
+        self._tapes: BoundedCache[SeatTape] = BoundedCache(_TAPES_BYTES, lambda tape: tape.size_bytes)
+        self._seats: BoundedCache[_Seat] = BoundedCache(_SEATS, lambda known: 1)  # noqa: ARG005
+        self._logged: dict[str, tuple[int, int]] = {}  # a hint: ticks and time of the newest head in the log
+        self._acts: GroupCommit[_Act, SeatAnswer] = GroupCommit(self._commit, self.sweep)
+
+    def start(self) -> None:
+        """Look now and then for seats that were left alone."""
+        self._acts.start()
+
+    def stop(self) -> None:
+        self._acts.stop()
+
+    # Taking a seat.
+
+    def take(self, owner: str, request: SeatRequest) -> SeatStart:
+        """Take a seat, commit to its run in the log, and return its first tick.
+
+        Raises
+        ------
+        OwnerLimitError, StorageSpentError
+            The owner has as many seats, names or bytes as allowed.
+        SeatTooLongError
+            The fixtures have more messages than a seat may have.
+        UnknownPackError, UnknownFixtureError, HeldOutError, WindowError
+            The pack, a fixture or the window can't be used.
+        """
+        with self._database.read() as connection:
+            self._require_room(connection, owner, None)
+        secret, seat_id = secrets.token_bytes(SECRET_BYTES), "seat_" + self._new_id()
+        bound = bind(self._catalog.seen_by(owner), request.pack_id, None, request.fixture_ids or "all")
+        fixture_ids = list(bound.fixtures)
+        if request.fixture_ids is None:
+            fixture_ids = [fixture_ids[drawn(secret, len(fixture_ids))]]
+        request = self._within_limits(request, bound.pack, fixture_ids)
+        spec = seat_spec(request, bound.pack, fixture_ids, seat_id, secret)
+        key = _tape_key(bound.pack.content_hash, fixture_ids)
+        tape = self._tapes.get(key, lambda: SeatTape.of(bound.pack, fixture_ids))
+        if not 1 <= tape.ticks <= self._limits.ticks:
+            raise _too_long(self._limits.ticks)
+        row = self._store(owner, request, spec, seat_id, secret, ranked=bound.ranked)
+        before: SeatTickRow = {
+            "seat_id": seat_id, "tick": 0, "digest": "", "decisions": [], "missed": False, "head": row["head"], "ts_ms": 0,
+        }  # fmt: skip
+        start = {"seat_id": seat_id, "answered": self._receipt(seat_id, before), "done": False}
+        start |= {"next": _tick(tape, 1, request.blind, secret), "run_id": row["run_id"]}
+        start |= {"blind": request.blind.value, "blind_commitment": blind_commitment(secret)}
+        start |= {"tick_s": row["tick_s"], "seat_s": row["seat_s"], **ignored(request.ignored)}
+        return cast("SeatStart", start)
+
+    def _within_limits(self, request: SeatRequest, pack: Pack, fixture_ids: Sequence[int]) -> SeatRequest:
+        wanted = set(fixture_ids)
+        rows = sum(fixture.rows for fixture in pack.manifest.fixtures if fixture.fixture_id in wanted)
+        if rows > _ROWS_PER_TICK * self._limits.ticks:
+            raise _too_long(self._limits.ticks)
+        tick_s, seat_s = (
+            min(getattr(request, name) or most, most)
+            for name, most in (("tick_s", self._limits.tick_s), ("seat_s", self._limits.seat_s))
+        )
+        made = request.model_copy(update={"tick_s": tick_s, "seat_s": seat_s, "pack_id": pack.pack_id})
+        made.note(request.ignored)
+        return made
+
+    def _store(
+        self, owner: str, request: SeatRequest, spec: ReplaySpec, seat_id: str, secret: bytes, *, ranked: bool
+    ) -> SeatRow:
+        started = spec.started
+        run_id, content_hash = started["run_id"], spec.pack.content_hash
+        head, now, served = first_head(header(seat_id, request.agent_id, run_id, secret)), self._clock(), self._now()
+        with self._database.write() as connection:
+            log = StoredLogRows(connection, writing=True)  # before anything is counted, so that of two seats one is too many
+            self._require_room(connection, owner, request.agent_id if ranked else None)
+            index = commit(log, run_id, owner, inputs_hash(started), content_hash, now, sources=[None])
+            note_seat(log, run_id, 0, head, now)
+            row: SeatRow = {
+                "seat_id": seat_id,
+                "owner": owner,
+                "agent_id": request.agent_id,
+                "run_id": run_id,
+                "pack_id": spec.pack.pack_id,
+                "content_hash": content_hash,
+                "fixture_ids": list(spec.fixture_ids),
+                "ranked": ranked,
+                "request": request.model_dump(mode="json"),
+                "secret": secret,
+                "commit_index": index,
+                "status": SeatStatus.PLAYING,
+                "cause": None,
+                "ticks": 0,
+                "head": head,
+                "served_ts_ms": served,
+                "tick_s": request.tick_s or self._limits.tick_s,
+                "seat_s": request.seat_s or self._limits.seat_s,
+                "logged_ticks": 0,
+                "logged_ts_ms": served,
+                "decision_bytes": 0,
+                "created_ts_ms": now,
+                "updated_ts_ms": now,
+            }
+            seats.add(connection, row)
+        return row
+
+    def _require_room(self, connection: Connection, owner: str, agent_id: str | None) -> None:
+        own = seats.playing(connection, owner)
+        self._caps.require_seat(len(own))
+        self._budget.require_room(connection, owner)
+        if agent_id is not None:
+            self._caps.require_names(connection, owner, {*own, agent_id})
+
+    # Answers to ticks.
+
+    def act(self, caller: str, seat_id: str, action: SeatAction) -> SeatAnswer:
+        """Record the answer to the open tick, and return the next one, which leaves once the answer is on the disk.
+
+        The same answer to an answered tick returns what it returned before. An answer after the deadline of its tick is not
+        recorded: the tick is missed, and the answer says so.
+
+        Raises
+        ------
+        UnknownSeatError
+            The caller has no such seat.
+        SeatConflictError
+            The tick has another answer, has not left yet, or the seat is over.
+        DecisionError
+            A decision names what the seat has not shown, or repeats another.
+        SeatTooLongError
+            The decisions of the seat take too many bytes.
+        """
+        return self.submit(caller, seat_id, action).result()
+
+    def submit(self, caller: str, seat_id: str, action: SeatAction) -> Future[SeatAnswer]:
+        """Begin ``act``, and return the future of its answer. Nothing is read from a disk if ``is_known``."""
+        known = self._of(caller, seat_id)
+        tape, tick = self._tape_of(known), action.tick
+        if tick > tape.ticks:
+            return self._acts.submit(_Act(known, tape, tick))
+        market = tape.market_name(tick, known.blind, known.secret)
+        decisions = [one.recorded(one.market or market) for one in action.proposals]
+        digest = tick_digest(tick_salt(known.secret, tick), tape.view(tick, known.blind, known.secret))
+        fault = None
+        try:
+            tape.check(tick, decisions, known.blind, known.secret)
+        except DecisionError as error:  # raised only if the tick is open: its text names what was shown by then
+            fault = error
+        started = self._spec(known).started if tick == tape.ticks else None
+        return self._acts.submit(_Act(known, tape, tick, decisions, digest, fault, started))
+
+    def is_known(self, seat_id: str, tick: int) -> bool:
+        """Whether this process has in memory what the answer to a tick needs; the last tick needs the pack."""
+        if seat_id not in self._seats:
+            return False
+        known = self._seats.get(seat_id, lambda: self._read(seat_id))
+        return known.tape_key in self._tapes and tick < self._tape_of(known).ticks
+
+    def _commit(self, acts: Sequence[_Act]) -> list[SeatAnswer | Exception]:
+        """Record answers in one transaction.
+
+        1. Lock the run log if a head is due, then the seats: every transaction that locks both does so in this order. 2. Judge
+        each answer by the place of its seat. 3. Write heads, ticks and places. 4. After the commit, make the answers.
+        """
+        now, stamp = self._now(), self._clock()
+        moved: dict[str, tuple[SeatPlace, _Act]] = {}
+        new: list[SeatTickRow] = []
+        made: list[SeatTickRow | ClvlabError] = []
+        with self._database.write() as connection:
+            log = StoredLogRows(connection, writing=True) if any(self._may_be_due(act, now) for act in acts) else None
+            places = seats.hold(connection, {act.seat_id for act in acts})
+            for act in acts:
+                place = places[act.seat_id]
+                outcome = _judged(connection, act, place, now, self._limits)
+                if outcome is None:
+                    outcome = _moved(act, place, now, stamp)
+                    moved[act.seat_id] = place, act
+                    new.append(outcome)
+                made.append(outcome)
+            if log is not None:
+                for place, act in moved.values():
+                    self._note(connection, log, place, act, now, stamp)
+            seats.move(connection, [place for place, _ in moved.values()], new, stamp)
+        for place, act in moved.values():
+            act.known.logged[:] = place["logged_ticks"], place["logged_ts_ms"]
+        for seat_id, place in places.items():
+            if _is_left_alone(place, now):
+                self._abandon_if_possible(seat_id)
+        return [one if isinstance(one, Exception) else self._answer(act, one) for act, one in zip(acts, made, strict=True)]
+
+    def _may_be_due(self, act: _Act, now_ms: int) -> bool:
+        ticks, ts_ms = act.known.logged
+        return act.started is not None or self._is_due(act.tick - ticks, now_ms - ts_ms)
+
+    def _is_due(self, ticks: int, passed_ms: int) -> bool:
+        return ticks >= self._limits.log_ticks or passed_ms >= 1000 * self._limits.log_s
+
+    def _note(
+        self, connection: Connection, log: StoredLogRows, place: SeatPlace, act: _Act, now_ms: int, stamp_ms: int
+    ) -> None:
+        """Record the head of a chain if it is due, and enter the run of a seat whose last tick is answered."""
+        run_id, is_over = act.known.row["run_id"], place["status"] == SeatStatus.FINISHED
+        passed = place["ticks"] - place["logged_ticks"], now_ms - place["logged_ts_ms"]
+        if not is_over and not self._is_due(*passed):
+            return
+        note_seat(log, run_id, place["ticks"], place["head"], stamp_ms)
+        place["logged_ticks"], place["logged_ts_ms"] = place["ticks"], now_ms
+        if is_over and act.started is not None:
+            row = act.known.row
+            payload: JobPayload = {"origin_id": row["seat_id"]}
+            enter(connection, act.started, row["owner"], stamp_ms, ranked=row["ranked"], payload=payload)
+
+    def _answer(self, act: _Act, link: SeatTickRow) -> SeatAnswer:
+        known, tick = act.known, link["tick"]
+        following = None if tick == act.tape.ticks else _tick(act.tape, tick + 1, known.blind, known.secret)
+        answered = self._receipt(act.seat_id, link)
+        return {"seat_id": act.seat_id, "answered": answered, "done": following is None, "next": following}
+
+    def _receipt(self, seat_id: str, link: SeatTickRow) -> SeatReceipt:
+        tick, head = link["tick"], link["head"]
+        signed = None if self._signer is None else receipt(self._signer, seat_id, tick, head)
+        facts = {"missed": link["missed"], "decisions": link["decisions"]}
+        return cast("SeatReceipt", {"tick": tick, "head": head, **facts, "receipt": signed})
+
+    # Reading seats, and giving them up.
+
+    def seat(self, caller: str, seat_id: str) -> SeatInfo:
+        """Return a seat of the caller, with its open tick while it plays; its secret and fixtures once it is sealed."""
+        known = self._of(caller, seat_id)
+        with self._database.read() as connection:
+            row = require(seats.row(connection, seat_id), seat_id)
+        is_open = known.blind == Blind.OPEN or row["status"] == SeatStatus.SEALED
+        following = None
+        if row["status"] == SeatStatus.PLAYING:
+            following = _tick(self._tape_of(known), row["ticks"] + 1, known.blind, known.secret)
+        facts = {
+            **_summary(row),
+            "blind_commitment": blind_commitment(row["secret"]),
+            "next": following,
+            "secret": row["secret"].hex() if row["status"] == SeatStatus.SEALED else None,
+            "fixture_ids": row["fixture_ids"] if is_open else None,
+        }
+        return pick(SeatInfo, row | facts)
+
+    def page(self, caller: str, cursor: str | None = None, limit: int = PAGE) -> SeatListResponse:
+        """List the seats of the caller, newest first."""
+        with self._database.read() as connection:
+            own = [seat_table.c.owner == caller]
+            found, next_cursor = page_of(connection, seat_table, SeatRow, "seat_id", cursor, limit, own)
+        return {"seats": [_summary(row) for row in found], "next_cursor": next_cursor}
+
+    def chain(self, caller: str, seat_id: str) -> SeatChain:
+        """Return the whole chain of a sealed seat of the caller; its entries are proved in the present run log."""
+        self._of(caller, seat_id)
+        with self._database.read() as connection:
+            row = require(seats.row(connection, seat_id), seat_id)
+            if row["status"] != SeatStatus.SEALED:
+                detail = f"seat {seat_id} is {row['status']}: its chain is opened once its run is sealed"
+                raise SeatConflictError("unsealed", detail, _open_tick(row))
+            return cast("SeatChain", seats.chain_of(connection, row))
+
+    def withdraw(self, caller: str, seat_id: str) -> None:
+        """Give up a seat of the caller, on the record; ``SeatConflictError`` if it is over."""
+        self._of(caller, seat_id)
+        if not self._abandon(seat_id, WITHDRAWN):
+            raise SeatConflictError("over", f"seat {seat_id} is over: there is nothing to withdraw")
+
+    def sweep(self) -> None:
+        """Abandon the seats that were left alone."""
+        with self._database.read() as connection:
+            late = seats.left_alone(connection, self._now())
+        for seat_id in late:
+            self._abandon_if_possible(seat_id)
+
+    def _abandon_if_possible(self, seat_id: str) -> None:
+        try:
+            self._abandon(seat_id, LEFT_ALONE)
+        except ClvlabError as error:  # the next look finds it again
+            logger.warning("seat %s was left alone, and can't be abandoned now: %s", seat_id, error)
+
+    def _abandon(self, seat_id: str, cause: str) -> bool:
+        """Abandon a seat on the log, with its last head; False if it is over, or was answered meanwhile."""
+        with self._database.write() as connection:
+            log = StoredLogRows(connection, writing=True)
+            place = seats.hold(connection, [seat_id])[seat_id]
+            late = cause != LEFT_ALONE or _is_left_alone(place, self._now())
+            if place["status"] != SeatStatus.PLAYING or not late:
+                return False
+            run_id = require(seats.row(connection, seat_id), seat_id)["run_id"]
+            note_seat(log, run_id, place["ticks"], place["head"], self._clock())
+            abandon(log, run_id, cause, self._clock())
+            seats.end(connection, seat_id, SeatStatus.ABANDONED, self._clock(), cause)
+        return True
+
+    def _of(self, caller: str, seat_id: str) -> _Seat:
+        known = self._seats.get(seat_id, lambda: self._read(seat_id))
+        if known.row["owner"] != caller:
+            raise UnknownSeatError(f"unknown seat {seat_id!r:.200}")
+        return known
+
+    def _read(self, seat_id: str) -> _Seat:
+        with self._database.read() as connection:
+            row = require(seats.row(connection, seat_id), seat_id)
+        key = _tape_key(row["content_hash"], row["fixture_ids"])
+        return _Seat(row, blind_of(row), key, [row["logged_ticks"], row["logged_ts_ms"]])
+
+    def _tape_of(self, known: _Seat) -> SeatTape:
+        return self._tapes.get(known.tape_key, lambda: SeatTape.of(self._pack(known), known.row["fixture_ids"]))
+
+    def _pack(self, known: _Seat) -> Pack:
+        pack = open_catalogued(self._catalog.seen_by(known.row["owner"]), known.row["pack_id"])
+        if pack.content_hash != known.row["content_hash"]:
+            raise PackTamperedError(f"pack {pack.pack_id!r} of a seat", known.row["content_hash"], pack.content_hash)
+        return pack
+
+    def _spec(self, known: _Seat) -> ReplaySpec:
+        row = known.row
+        request = SeatRequest.model_validate(row["request"])
+        return seat_spec(request, self._pack(known), row["fixture_ids"], row["seat_id"], row["secret"])
+
+
+def _judged(
+    connection: Connection, act: _Act, place: SeatPlace, now_ms: int, limits: SeatLimits
+) -> SeatTickRow | ClvlabError | None:
+    """Return what an answer was told before, why it is refused, or ``None`` for the answer to the open tick."""
+    open_tick = _open_tick(place)
+    if act.tick <= place["ticks"]:
+        link = seats.tick(connection, act.seat_id, act.tick)
+        if link is None or not (link["missed"] or link["decisions"] == act.decisions):
+            detail = f"tick {act.tick} of seat {act.seat_id} has another answer, which stays; open is {open_tick or 'none'}"
+            return SeatConflictError("answered", detail, open_tick)
+        return link
+    if place["status"] != SeatStatus.PLAYING or _is_left_alone(place, now_ms):
+        state = place["status"] if place["status"] != SeatStatus.PLAYING else f"abandoned: it was {LEFT_ALONE}"
+        return SeatConflictError("over", f"seat {act.seat_id} is {state}")
+    if act.tick != open_tick:
+        return SeatConflictError("unserved", f"tick {act.tick} has not left yet: open is {open_tick}", open_tick)
+    if act.fault is not None:
+        return act.fault
+    if act.decisions and place["decision_bytes"] + len(canonical(act.decisions)) > limits.decision_bytes:
+        return SeatTooLongError(
+            f"the decisions of seat {act.seat_id} would take more than {limits.decision_bytes:,} bytes: give shorter reasons"
+        )
+    return None
+
+
+def _moved(act: _Act, place: SeatPlace, now_ms: int, stamp_ms: int) -> SeatTickRow:
+    """Move a place by the answer to its open tick, and return the new link of its chain."""
+    missed = now_ms - place["served_ts_ms"] > 1000 * place["tick_s"]
+    recorded = [] if missed else act.decisions
+    place["head"] = next_head(place["head"], act.digest, recorded, missed=missed)
+    place["ticks"], place["served_ts_ms"] = act.tick, now_ms
+    place["decision_bytes"] += len(canonical(recorded)) if recorded else 0
+    if act.tick == act.tape.ticks:
+        place["status"] = SeatStatus.FINISHED
+    return {
+        "seat_id": act.seat_id,
+        "tick": act.tick,
+        "digest": act.digest,
+        "decisions": recorded,
+        "missed": missed,
+        "head": place["head"],
+        "ts_ms": stamp_ms,
+    }
+
+
+def _is_left_alone(place: SeatPlace, now_ms: int) -> bool:
+    return place["status"] == SeatStatus.PLAYING and now_ms - place["served_ts_ms"] > 1000 * place["seat_s"]
+
+
+def _open_tick(place: SeatPlace | SeatRow) -> int | None:
+    return place["ticks"] + 1 if place["status"] == SeatStatus.PLAYING else None
+
+
+def _tick(tape: SeatTape, tick: int, blind: Blind, secret: bytes) -> SeatTick:
+    return cast("SeatTick", {"view": tape.view(tick, blind, secret), "salt": tick_salt(secret, tick)})
+
+
+def _summary(row: SeatRow) -> SeatSummary:
+    return pick(SeatSummary, row | {"blind": blind_of(row).value, "answered": row["ticks"]})
+
+
+def _tape_key(content_hash: str, fixture_ids: Sequence[int]) -> tuple[str, str]:
+    return content_hash, sha256(canonical(sorted(fixture_ids)))
+
+
+def _too_long(most: int) -> SeatTooLongError:
+    return SeatTooLongError(f"a seat may have 1 to {most:,} messages, and these fixtures have another number: name others")

@@ -1,0 +1,126 @@
+"""``/arena/seats``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Body, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from clvlab.api.seats import SeatAnswer, SeatChain, SeatInfo, SeatListResponse, SeatStart
+from clvlab.arena.pages import PAGE
+from clvlab.arena.seats.requests import SeatAction, SeatRequest
+from clvlab.arena.seats.seats import Seats
+from clvlab_service.deps import (
+    CREATED,
+    ApplicationDep,
+    AuthenticatedRoute,
+    CurrentPrincipal,
+    CursorQuery,
+    PageSizeQuery,
+)
+from clvlab_service.negotiation import LIST, link_next, path_here
+from clvlab_service.openapi import problems
+
+router = APIRouter(prefix="/arena/seats", tags=["seats"], route_class=AuthenticatedRoute)
+
+_UNKNOWN = "Unknown seat, or the caller is not its owner"
+_EXAMPLE = {"agent_id": "underdog", "pack_id": "starter", "blind": "aliased"}
+_SILENCE: dict[str, object] = {"tick": 1, "decisions": []}
+_ACTION = {"tick": 1, "decisions": [{"action": "BACK", "side": "s-16f9fbf6de0c159d", "confidence": 0.4}]}
+
+
+@router.post(
+    "",
+    operation_id="takeSeat",
+    status_code=201,
+    responses=CREATED | problems(400, 401, 413, 422, 429, 507, s404="Unknown pack"),
+)
+def take(
+    request: Request,
+    response: Response,
+    principal: CurrentPrincipal,
+    body: Annotated[SeatRequest, Body(examples=[_EXAMPLE])],
+    application: ApplicationDep,
+) -> SeatStart:
+    """Take a seat: an agent that runs elsewhere answers the past prices of a pack tick by tick.
+
+    The run log commits to its run first. The answer has the first tick; each later one leaves once the answer to the one
+    before it is on the disk.
+    """
+    started = application.seats.take(principal, body)
+    response.headers["Location"] = path_here(request, f"/arena/seats/{started['seat_id']}")
+    return started
+
+
+@router.get("", operation_id="listSeats", responses=LIST | problems(401, 422))
+def own_seats(
+    request: Request,
+    response: Response,
+    principal: CurrentPrincipal,
+    application: ApplicationDep,
+    cursor: CursorQuery = None,
+    limit: PageSizeQuery = PAGE,
+) -> SeatListResponse:
+    """List the caller's seats, newest first."""
+    found = application.seats.page(principal, cursor, limit)
+    link_next(request, response, cursor=found["next_cursor"])
+    return found
+
+
+@router.get("/{seat_id}", operation_id="getSeat", responses=problems(401, s404=_UNKNOWN))
+def seat(seat_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> SeatInfo:
+    """Read a seat, with its open tick while it plays, and with its secret and fixtures once its run is sealed."""
+    return application.seats.seat(principal, seat_id)
+
+
+@router.post(
+    "/{seat_id}/actions",
+    operation_id="actInSeat",
+    response_model=SeatAnswer,
+    responses=problems(
+        401,
+        413,
+        422,
+        s400="The body can't be read, or a decision names what the seat has not shown, or repeats another",
+        s404=_UNKNOWN,
+        s409="The tick has another answer or has not left yet, or the seat is over",
+    ),
+    openapi_extra={"security": [{"bearer": []}]},
+)
+async def act(seat_id: str, request: Request, body: Annotated[SeatAction, Body(examples=[_SILENCE, _ACTION])]) -> Response:
+    """Answer the open tick, by decisions or by none, and get the next one.
+
+    The same answer again returns what it returned before. An answer after the deadline is not recorded: its tick is missed.
+    """
+    # The framework's dependencies would take a sixth of the time of a tick; the route has verified the token.
+    seats: Seats = request.app.state.application.seats
+    principal: str = request.state.principal
+    if seats.is_known(seat_id, body.tick):
+        made = seats.submit(principal, seat_id, body)
+    else:
+        made = await run_in_threadpool(seats.submit, principal, seat_id, body)
+    return Response(orjson.dumps(await asyncio.wrap_future(made)), media_type="application/json")
+
+
+@router.delete(
+    "/{seat_id}",
+    operation_id="withdrawSeat",
+    status_code=204,
+    responses=problems(401, s404=_UNKNOWN, s409="The seat is over"),
+)
+def withdraw(seat_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
+    """Give up a seat. It stays on the record: the run log says that it was abandoned, and after how many ticks."""
+    application.seats.withdraw(principal, seat_id)
+
+
+@router.get(
+    "/{seat_id}/chain",
+    operation_id="getSeatChain",
+    responses=problems(401, s404=_UNKNOWN, s409="Its run is not sealed yet"),
+)
+def chain(seat_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> SeatChain:
+    """Read the whole chain of a seat: its ticks, decisions and heads, and the entries of the run log that hold them."""
+    return application.seats.chain(principal, seat_id)
