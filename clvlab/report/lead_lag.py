@@ -20,7 +20,7 @@ from clvlab.packs.views.join import Joint, sides_of
 from clvlab.report.export import Exportable, check_settings
 from clvlab.report.html import Html, card
 from clvlab.report.svg import lag_line
-from clvlab.statistics.lead_lag import FEWEST_UPDATES, LeadLag, Reading, Series, check_lags, lead_lag, overlapping
+from clvlab.statistics.lead_lag import FEWEST_UPDATES, Interpretation, LeadLag, Series, check_lags, lead_lag, overlapping
 from clvlab.statistics.verdict import Tone, Verdict
 from clvlab.words import counted, p_value
 
@@ -174,8 +174,8 @@ class LeadLagReport(Exportable):
         return lead_lag(pairs, self._lags_ms, draws=self.draws, level=self.level, seed=self.seed)
 
     @property
-    def _first(self) -> Reading:
-        return self.found.readings[0]
+    def _first(self) -> Interpretation:
+        return self.found.interpretations[0]
 
     @cached_property
     def frame(self) -> pl.DataFrame:
@@ -228,7 +228,7 @@ class LeadLagReport(Exportable):
         (first, second), found = self.names, self.found
         over = f"over {counted(found.fixtures, 'fixture')} (p {p_value(found.p_value)})"
         if found.lead_s is None:
-            several = {one.leader for one in found.readings} != {0}
+            several = {one.leader for one in found.interpretations} != {0}
             why = "; what is uneven may come from prices that are recorded only when they change" * several
             return Verdict(
                 f"No lead is shown between {first} and {second} up to {self.max_lag_s:g} s, {over}{why}.", Tone.UNCLEAR
@@ -270,11 +270,11 @@ class LeadLagReport(Exportable):
 
     def _repr_html_(self) -> Html:
         lags, one, half = self.found.lag_s.tolist(), self._first, len(self.found.lag_s) // 2 + 1
-        shown = [values[half:].tolist() for values in (one.asymmetry, one.low, one.high)]
+        bands = [values[half:].tolist() for values in (one.asymmetry, one.low, one.high)]
         lead_s = self.lead_s
         pictures = [
             lag_line(lags, one.correlation.tolist(), title="Correlation of changes", mark_s=lead_s),
-            lag_line(lags[half:], *shown, title="Correlation less that at the opposite lag"),
+            lag_line(lags[half:], *bands, title="Correlation less that at the opposite lag"),
         ]
         return card(
             "lead_lag.html",

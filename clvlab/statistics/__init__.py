@@ -26,7 +26,7 @@ from clvlab.statistics.clusters import (
 from clvlab.statistics.delays import Delay, delay
 from clvlab.statistics.families import Family, family_of
 from clvlab.statistics.formulas import Formula, parse_formula
-from clvlab.statistics.lead_lag import LeadLag, Reading, Series, lead_lag
+from clvlab.statistics.lead_lag import Interpretation, LeadLag, Series, lead_lag
 from clvlab.statistics.means import Estimate, cluster_mean, estimates, group_means, weighted_mean
 from clvlab.statistics.overfitting import Overfitting, overfitting
 from clvlab.statistics.paths import known_moves, path_slopes, price_points
@@ -50,12 +50,12 @@ __all__ = [
     "Estimate",
     "Family",
     "Formula",
+    "Interpretation",
     "LeadLag",
     "Median",
     "Overfitting",
     "Permutation",
     "Power",
-    "Reading",
     "Regression",
     "Series",
     "Share",

@@ -13,8 +13,8 @@ its error over blocks of time, and of these ratios at all lags the one farthest 
 Two more facts can look like a lead: noise that each source has of its own, and prices that are rounded differently and
 recorded only when they change. Against noise, a lead is also beyond draws of two paths, in which each source's own changes get
 random signs. Of a price that is recorded only when it changes, it is not known whether it moved at any time since the update
-before, or stood until the update. A lead shows by every combination of these readings of both sources. A source that repeats
-prices records its looks, and has the first reading alone.
+before, or stood until the update. A lead shows by every combination of these interpretations of both sources. A source that
+repeats prices records its looks, and has the first interpretation alone.
 
 Where prices move rarely and only changes are recorded, an update may come late because its source looked late or because it
 followed. Nothing in the records tells these apart, so no lead is shown there.
@@ -87,8 +87,8 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """Covariances over lags by one reading of what a price was between two updates, and what they would be without a lead.
+class Interpretation:
+    """Covariances over lags by one interpretation of prices between updates, and what they would be without a lead.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Reading:
     p_value
         Share of draws, and the data among them, whose largest deviation is at least as large.
     leader
-        1 if the first source leads by this reading, -1 if the second does, 0 if none does.
+        1 if the first source leads by this interpretation, -1 if the second does, 0 if none does.
     """
 
     covariance: Floats
@@ -117,14 +117,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeadLag:
-    """Covariances over lags, and the lead that all readings show.
+    """Covariances over lags, and the lead that all interpretations show.
 
     Attributes
     ----------
     lag_s
         Lags in seconds, ascending, with the opposite of each; at a lag above 0 the first source's changes come before.
-    readings
-        All readings; by the first one, both sources' prices moved at any time since the update before.
+    interpretations
+        All interpretations; by the first one, both sources' prices moved at any time since the update before.
     lead_s
         Lag of the largest correlation on the side of the lead; below 0 the second source leads; ``None`` where no lead is
         shown.
@@ -133,19 +133,19 @@ class LeadLag:
     """
 
     lag_s: Floats
-    readings: tuple[Reading, ...]
+    interpretations: tuple[Interpretation, ...]
     lead_s: float | None
     fixtures: int
     draws: int
 
     @property
     def p_value(self) -> float:
-        """The largest p-value of all readings."""
-        return max(one.p_value for one in self.readings)
+        """The largest p-value of all interpretations."""
+        return max(one.p_value for one in self.interpretations)
 
 
 def overlapping(first: Series, second: Series) -> tuple[Series, Series]:
-    """Return both series in the span that both cover; empty where there is none."""
+    """Return both series in the span that both cover; empty without such a span."""
     if not len(first.ts_ms) or not len(second.ts_ms):
         return first.within(1, 0), second.within(1, 0)
     span = max(first.ts_ms[0], second.ts_ms[0]), min(first.ts_ms[-1], second.ts_ms[-1])
@@ -215,11 +215,11 @@ def lead_lag(
     for name, change in zip(("first", "second"), changes, strict=True):
         if not change:
             raise StatisticsError(f"the price of the {name} source never changes while both have one, so it has no lag")
-    readings = tuple(one.reading(changes[0] * changes[1], level) for one in sums)
-    leaders = {one.leader for one in readings}
+    interpretations = tuple(one.interpretation(changes[0] * changes[1], level) for one in sums)
+    leaders = {one.leader for one in interpretations}
     leader = leaders.pop() if len(leaders) == 1 else 0
-    lead_s = leader * _largest_s(leader * lags_ms, readings[0].correlation) if leader else None
-    return LeadLag(lags_ms / 1000, readings, lead_s, len(pairs), draws)
+    lead_s = leader * _largest_s(leader * lags_ms, interpretations[0].correlation) if leader else None
+    return LeadLag(lags_ms / 1000, interpretations, lead_s, len(pairs), draws)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,7 +238,7 @@ class _Sums:
         self.covariance[:, chosen] += parts.sum(axis=1)
         self.square[:, chosen] += ((parts - parts[::-1]) ** 2).sum(axis=1)
 
-    def reading(self, size: float, level: float) -> Reading:
+    def interpretation(self, size: float, level: float) -> Interpretation:
         difference, error = self.covariance - self.covariance[::-1], np.sqrt(self.square)
         ratio = np.divide(difference, error, out=np.zeros_like(error), where=error > _TIES)
         data, draws = ratio[:, 0], ratio.shape[1] // 2
@@ -250,7 +250,7 @@ class _Sums:
         is_beyond = (data > high + _TIES) & (correlation > 0)
         asymmetry = difference[:, 0] / size
         place = int(np.argmax(np.where(is_beyond, asymmetry, -np.inf) if is_beyond.any() else data - high))
-        return Reading(
+        return Interpretation(
             self.covariance[:, 0],
             correlation,
             asymmetry,

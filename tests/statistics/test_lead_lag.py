@@ -74,8 +74,8 @@ def test_turning_the_sources_round_turns_the_lead_round():
     one, other = (lead_lag(own, lags, draws=99) for own in (pairs, [pair[::-1] for pair in pairs]))
 
     assert one.lead_s == -other.lead_s
-    assert one.readings[0].covariance.tolist() == pytest.approx(other.readings[0].covariance[::-1].tolist())
-    assert one.readings[0].asymmetry.tolist() == pytest.approx((-one.readings[0].asymmetry[::-1]).tolist())
+    assert one.interpretations[0].covariance.tolist() == pytest.approx(other.interpretations[0].covariance[::-1].tolist())
+    assert one.interpretations[0].asymmetry.tolist() == pytest.approx((-one.interpretations[0].asymmetry[::-1]).tolist())
 
 
 def test_a_late_feed_of_rare_jumps_recorded_by_its_changes_shows_no_lead():
@@ -87,7 +87,7 @@ def test_a_late_feed_of_rare_jumps_recorded_by_its_changes_shows_no_lead():
 
 
 def test_the_band_holds_zero_and_the_data_of_one_price():
-    found = ALIKE["2 s and 60 s"].found(5).readings[0]
+    found = ALIKE["2 s and 60 s"].found(5).interpretations[0]
 
     assert (found.low <= 0).all()
     assert (found.high >= 0).all()
