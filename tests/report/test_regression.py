@@ -138,3 +138,11 @@ def test_a_regression_is_exported(season, tmp_path):
     page = found.to_html(tmp_path / "terms.html").read_text("utf-8")
     assert "in_gap has no coefficient: does not vary" in page
     assert "What goes with a score need not cause it" in page
+
+
+def test_long_names_of_terms_break_where_a_screen_is_narrow(season):
+    """The names have no space: without a break they would widen the card beyond a phone."""
+    card = season.regress("clv_bps ~ log(odds):side:market")._repr_html_()
+
+    assert "ASIANHANDICAP_PARTICIPANT_GOALS] has no coefficient" in card
+    assert ".clvlab p{margin:.3rem 0;overflow-wrap:anywhere}" in card
