@@ -153,7 +153,7 @@ class LeadLagReport(Exportable):
         chosen = _chosen(self.market, sorted({one.market_key for one in joints}))
         first, second = _OpenPrices(ours), _OpenPrices(theirs)
         best: dict[int, _Pair] = {}
-        for one in sorted(joints, key=lambda one: (one.fixture_id, one.market_key, one.side)):
+        for one in sorted(joints, key=_order):
             if one.market_key in chosen:
                 own = first.series(one.fixture_id, one.market_key, one.side)
                 other = second.series(one.other_fixture_id, one.other_market_key, one.other_side)
@@ -304,6 +304,11 @@ def _chosen(market: str | None, keys: Sequence[str]) -> set[str]:
     if not found:
         raise StatisticsError(f"no market {market!r:.80} is in both sources{among(market, keys)}")
     return found
+
+
+def _order(one: Joint) -> tuple[int, list[tuple[str, str]]]:
+    """Return the place of a side among its fixture's, which is the same when the other source is the first."""
+    return one.fixture_id, sorted([(one.market_key, one.side), (one.other_market_key, one.other_side)])
 
 
 @dataclass(frozen=True, slots=True)

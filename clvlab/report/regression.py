@@ -67,12 +67,15 @@ class RegressionResult(Exportable):
     @property
     def line(self) -> str:
         """The regression in one sentence."""
-        slopes = self.frame.filter(pl.col("term") != INTERCEPT)
-        apart = slopes.filter(pl.col("p_holm") < 1 - self.level)
+        beyond = self.frame.filter(pl.col("p_holm") < 1 - self.level)
+        apart = beyond.filter(pl.col("term") != INTERCEPT)
         tests = self.frame["p_holm"].count()
         head = f"{counted(self.source.n, 'decision')} in {counted(self.source.n_clusters, 'fixture')}"
+        if not tests:
+            return f"{head}: no coefficient can be tested"
         if apart.is_empty():
-            return f"{head}: no coefficient can be distinguished from 0 with {counted(tests, 'test')} counted"
+            which = "no coefficient" if beyond.is_empty() else "only the intercept"
+            return f"{head}: {which} can be distinguished from 0 with {counted(tests, 'test')} counted"
         texts = (
             f"{row['term']} {estimate(row['coefficient'], row['low'], row['high'], self.unit)} (p {p_value(row['p_holm'])})"
             for row in apart.iter_rows(named=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isclose
 from typing import TYPE_CHECKING, Any
 
@@ -328,6 +328,7 @@ class OverfittingResult(Exportable):
 
 _LEVEL = 0.95
 _LUCK = "The best point is what luck over a grid can give"
+_LUCKY_LOSS = "Loses at its prices, and the move of the line is what luck over a grid can give"
 
 
 @dataclass(frozen=True)
@@ -376,7 +377,8 @@ class HonestSearch:
             return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
         passed = best.p_family < 1 - _LEVEL
         chance = f"p {p_value(best.p_family)} counting all {self.trials:,} trials"
-        spelt = verdict(best.clv, best.edge, wording=RUN.after("The best point"), caveat="")
+        words = RUN if passed else replace(RUN, both={**RUN.both, (Tone.BEATS, Tone.LOSES): _LUCKY_LOSS})
+        spelt = verdict(best.clv, best.edge, wording=words.after("The best point"), caveat="")
         line, price = (Figure.of(one).tone for one in (best.clv, best.edge))
         if Tone.LOSES not in (line, price) and (not passed or line is price is Tone.UNCLEAR):
             alone = spelt.sentence.partition(": ")[2].rstrip(".")

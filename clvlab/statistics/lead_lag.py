@@ -31,7 +31,7 @@ Empirical facts", Journal of Empirical Finance 26: the comparison of a lag with 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -114,6 +114,11 @@ class Interpretation:
     p_value: float
     leader: int
 
+    def turned(self) -> Interpretation:
+        """Return the interpretation with the sources in the other order."""
+        turned = {name: getattr(self, name)[::-1] for name in ("covariance", "correlation", "asymmetry", "low", "high")}
+        return replace(self, **turned, leader=-self.leader)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeadLag:
@@ -185,7 +190,7 @@ def lead_lag(
     level
         Level of the band, over all lags.
     seed
-        Seed of the draws.
+        Seed of the draws, which are the same in any order of the sources and of the fixtures.
 
     Raises
     ------
@@ -202,20 +207,20 @@ def lead_lag(
     (4.0, 0.01)
     """
     _check(pairs, len(lags_ms), draws)
+    is_turned, ordered = _in_order(pairs)
     rng = np.random.default_rng(seed)
-    looks = [_records_looks([pair[place] for pair in pairs]) for place in range(2)]
+    looks = [_records_looks([pair[place] for pair in ordered]) for place in range(2)]
     kinds = list(product(*([_updates] if one else [_updates, _middles] for one in looks)))
     sums = [_Sums.empty(len(lags_ms), 1 + 2 * draws) for _ in kinds]
     block_ms = _BLOCK * int(lags_ms[-1])
-    for first, second in pairs:
+    for first, second in ordered:
         for chosen, ours, theirs in _drawn(first, second, draws, rng):
             for one, (own, other) in zip(sums, kinds, strict=True):
                 one.add(chosen, covariances(own(first), ours, other(second), theirs, lags_ms, block_ms))
-    changes = [np.sqrt(sum(float((np.diff(pair[place].prob_bps) ** 2).sum()) for pair in pairs)) for place in range(2)]
-    for name, change in zip(("first", "second"), changes, strict=True):
-        if not change:
-            raise StatisticsError(f"the price of the {name} source never changes while both have one, so it has no lag")
-    interpretations = tuple(one.interpretation(changes[0] * changes[1], level) for one in sums)
+    size = float(np.prod([np.sqrt(_squared_changes(ordered, place)) for place in range(2)]))
+    interpretations = tuple(one.interpretation(size, level) for one in sums)
+    if is_turned:
+        interpretations = tuple(one.turned() for one in interpretations)
     leaders = {one.leader for one in interpretations}
     leader = leaders.pop() if len(leaders) == 1 else 0
     lead_s = leader * _largest_s(leader * lags_ms, interpretations[0].correlation) if leader else None
@@ -350,6 +355,28 @@ def _check(pairs: Sequence[tuple[Series, Series]], lags: int, draws: int) -> Non
             f"{updates:,} updates x {lags:,} lags x {draws:,} draws are more than {MOST_WORK:,}: "
             "name fewer fixtures, or choose larger steps or fewer draws"
         )
+    for place, name in enumerate(("first", "second")):
+        if not _squared_changes(pairs, place):
+            raise StatisticsError(f"the price of the {name} source never changes while both have one, so it has no lag")
+
+
+def _squared_changes(pairs: Sequence[tuple[Series, Series]], place: int) -> float:
+    return sum(float((np.diff(pair[place].prob_bps) ** 2).sum()) for pair in pairs)
+
+
+def _in_order(pairs: Sequence[tuple[Series, Series]]) -> tuple[bool, list[tuple[Series, Series]]]:
+    """Return whether the sources are turned round, and the pairs in an order that their updates alone decide.
+
+    So the sources in the other order have the same draws, and their figures are exactly the mirror image.
+    """
+
+    def key(one: Series) -> tuple[int, bytes, bytes, bytes]:
+        return len(one.ts_ms), one.ts_ms.tobytes(), one.prob_bps.tobytes(), one.is_repeat.tobytes()
+
+    own, other = (sorted(key(pair[place]) for pair in pairs) for place in range(2))
+    is_turned = other < own
+    ordered = [(second, first) if is_turned else (first, second) for first, second in pairs]
+    return is_turned, sorted(ordered, key=lambda pair: (key(pair[0]), key(pair[1])))
 
 
 def _drawn(first: Series, second: Series, draws: int, rng: np.random.Generator) -> Iterator[tuple[slice, Floats, Floats]]:

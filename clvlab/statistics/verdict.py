@@ -212,7 +212,8 @@ def verdict(
     tones = line.tone, price.tone
     text, over = estimate(line.mean, line.low, line.high, unit), f"over {counted(line.fixtures, 'fixture')}"
     if line.low is None:
-        over += f", too few for an interval ({MIN_CLUSTERS} at least)"
+        few = f"too few for an interval ({MIN_CLUSTERS} at least)"
+        over += f", {few if line.fixtures < MIN_CLUSTERS else 'without an interval: one of the means is of a single fixture'}"
     elif line.fixtures < FEW_FIXTURES:
         over += ", which are few"
     added = f"; {caveat}" if caveat and line.low is not None and (Tone.BEATS in tones or Tone.LOSES not in tones) else ""

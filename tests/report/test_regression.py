@@ -63,6 +63,18 @@ def test_every_column_is_a_term_or_named_as_left_out(season, name):
     assert any(name in term for term in found.frame["term"]) or name in found.source.dropped
 
 
+def test_an_intercept_that_is_apart_from_0_is_said_and_no_test_is_no_finding(season, leagues):
+    """The margin makes every edge a loss: the intercept is far below 0, whatever the odds."""
+    found = season.regress("edge_pct ~ odds")
+    sheet = leagues.tear_sheet()
+    few = sheet.only(fixtures=sheet.scored["fixture_id"].unique().sort()[:5].to_list()).regress("clv_bps ~ side:odds")
+
+    assert found.frame["p_holm"][0] < 0.001
+    assert found.line.endswith(": only the intercept can be distinguished from 0 with 2 tests counted")
+    assert few.frame["p_holm"].count() == 0
+    assert few.line.endswith(": no coefficient can be tested")
+
+
 @pytest.mark.parametrize("response", RESPONSES)
 def test_every_response_has_its_unit(season, response):
     found = season.regress(f"{response} ~ log(odds)")
@@ -126,3 +138,11 @@ def test_a_regression_is_exported(season, tmp_path):
     page = found.to_html(tmp_path / "terms.html").read_text("utf-8")
     assert "in_gap has no coefficient: does not vary" in page
     assert "What goes with a score need not cause it" in page
+
+
+def test_long_names_of_terms_break_where_a_screen_is_narrow(season):
+    """The names have no space: without a break they would widen the card beyond a phone."""
+    card = season.regress("clv_bps ~ log(odds):side:market")._repr_html_()
+
+    assert "ASIANHANDICAP_PARTICIPANT_GOALS] has no coefficient" in card
+    assert ".clvlab p{margin:.3rem 0;overflow-wrap:anywhere}" in card

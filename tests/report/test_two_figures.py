@@ -117,15 +117,30 @@ def test_both_figures_are_among_the_facts_with_their_intervals(drifted):
     assert facts["tone"] == "loses"
 
 
-def test_a_run_without_prices_says_only_the_line():
+def run_with_prices(priced=()):
+    """A run over six fixtures, of which some have prices."""
     messages, kickoffs = [], {}
     for fixture_id, move in enumerate((40, 60, 80, 100, 90, 70), start=1):
         kickoffs[fixture_id] = 7_200.0
         for tick, prob in enumerate((5_000, 5_000 + move)):
             quotes = {"part1": prob, "part2": 10_000 - prob}
+            if fixture_id in priced:
+                quotes = {side: (own, 9_800_000 // own) for side, own in quotes.items()}
             messages.append(message(tick, 60.0 + 3_600 * tick, quotes, fixture_id=fixture_id))
     made = make_run(make_tape(messages, kickoffs), *({"fixture_id": fixture_id} for fixture_id in kickoffs))
-    run = Run(made.sealed)
+    return Run(made.sealed)
+
+
+def test_the_line_of_a_result_says_of_how_many_decisions_the_edge_is():
+    part, whole = (Result(run_with_prices(priced)) for priced in ((2, 3), range(1, 7)))
+
+    assert re.search(r"edge -\d\.\d\d % at 2 prices over 6 scored actions", repr(part))
+    assert "at the prices of 2 of 6 decisions (too few fixtures for an interval)" in headline_of(part.source).verdict.sentence
+    assert re.search(r"edge -\d\.\d\d % at the prices taken over 6 scored actions", repr(whole))
+
+
+def test_a_run_without_prices_says_only_the_line():
+    run = run_with_prices()
 
     said = headline_of(run).verdict
     card = plain(Result(run)._repr_html_())

@@ -78,6 +78,25 @@ def test_turning_the_sources_round_turns_the_lead_round():
     assert one.interpretations[0].asymmetry.tolist() == pytest.approx((-one.interpretations[0].asymmetry[::-1]).tolist())
 
 
+@pytest.mark.parametrize("same", [False, True], ids=["any number of updates", "as many updates of both"])
+@pytest.mark.parametrize("seed", range(6))
+def test_draws_too_are_mirrored_when_sources_and_fixtures_are_in_another_order(seed, same):
+    rng, lags = np.random.default_rng(seed), check_lags(8, 1)
+    pairs = []
+    for _ in range(3):
+        path, times = np.cumsum(rng.integers(-9, 10, 90)), 1_000 * np.arange(90)
+        sizes = [40, 40] if same else rng.integers(20, 80, 2)
+        kept = [np.sort(rng.choice(90, size, replace=False)) for size in sizes]
+        noisy = [Series.of(times[own], path[own] + rng.integers(-6, 7, len(own))) for own in kept]
+        pairs.append(overlapping(*noisy))
+
+    one, other = (lead_lag(own, lags, draws=39) for own in (pairs, [pair[::-1] for pair in reversed(pairs)]))
+
+    assert (one.lead_s, one.p_value) == (other.lead_s and -other.lead_s, other.p_value)
+    for name in ("covariance", "correlation", "asymmetry", "low", "high"):
+        assert getattr(one.interpretations[0], name).tolist() == getattr(other.interpretations[0], name)[::-1].tolist()
+
+
 def test_a_late_feed_of_rare_jumps_recorded_by_its_changes_shows_no_lead():
     """The records of a feed that is ten seconds late are those of one that looked ten seconds later."""
     market = LATE["2 s each"]

@@ -159,3 +159,11 @@ def test_words_in_front_keep_every_pair():
 
 def test_a_tone_without_a_price_is_that_of_the_line():
     assert [tone_of(tone, Tone.NOTHING) for tone in Tone] == list(Tone)
+
+
+def test_fixtures_are_called_too_few_only_if_they_are():
+    """A difference has no interval where one of its means is of a single fixture, however many the other has."""
+    few, many = (verdict(Figure(-195.0, None, None, fixtures), NOTHING).sentence for fixtures in (4, 30))
+
+    assert "over 4 fixtures, too few for an interval (5 at least); " in few
+    assert "over 30 fixtures, without an interval: one of the means is of a single fixture; " in many

@@ -490,7 +490,10 @@ class Result(Exportable):
 
         scored = self.read.scores.filter(pl.col("agent_id") == agent_id, pl.col("reason") == Reason.SCORED)
         own = scored.select(priced_edge_pct()).to_series().drop_nulls()
-        return "no price" if own.is_empty() else f"edge {float(own.sum()) / own.len():+z.2f} % at the prices taken"
+        if own.is_empty():
+            return "no price"
+        at = "the prices taken" if own.len() == scored.height else counted(own.len(), "price")
+        return f"edge {float(own.sum()) / own.len():+z.2f} % at {at}"
 
     def _left_out(self, agent_id: str) -> str:
         """Say which scored decisions a sweep and a tear sheet leave out of the mean; empty if none are."""
