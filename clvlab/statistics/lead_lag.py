@@ -114,10 +114,10 @@ class Interpretation:
     p_value: float
     leader: int
 
-    def turned(self) -> Interpretation:
+    def mirrored(self) -> Interpretation:
         """Return the interpretation with the sources in the other order."""
-        turned = {name: getattr(self, name)[::-1] for name in ("covariance", "correlation", "asymmetry", "low", "high")}
-        return replace(self, **turned, leader=-self.leader)
+        mirrored = {name: getattr(self, name)[::-1] for name in ("covariance", "correlation", "asymmetry", "low", "high")}
+        return replace(self, **mirrored, leader=-self.leader)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,7 +207,7 @@ def lead_lag(
     (4.0, 0.01)
     """
     _check(pairs, len(lags_ms), draws)
-    is_turned, ordered = _in_order(pairs)
+    is_mirrored, ordered = _in_order(pairs)
     rng = np.random.default_rng(seed)
     looks = [_records_looks([pair[place] for pair in ordered]) for place in range(2)]
     kinds = list(product(*([_updates] if one else [_updates, _middles] for one in looks)))
@@ -219,8 +219,8 @@ def lead_lag(
                 one.add(chosen, covariances(own(first), ours, other(second), theirs, lags_ms, block_ms))
     size = float(np.prod([np.sqrt(_squared_changes(ordered, place)) for place in range(2)]))
     interpretations = tuple(one.interpretation(size, level) for one in sums)
-    if is_turned:
-        interpretations = tuple(one.turned() for one in interpretations)
+    if is_mirrored:
+        interpretations = tuple(one.mirrored() for one in interpretations)
     leaders = {one.leader for one in interpretations}
     leader = leaders.pop() if len(leaders) == 1 else 0
     lead_s = leader * _largest_s(leader * lags_ms, interpretations[0].correlation) if leader else None
@@ -365,7 +365,7 @@ def _squared_changes(pairs: Sequence[tuple[Series, Series]], place: int) -> floa
 
 
 def _in_order(pairs: Sequence[tuple[Series, Series]]) -> tuple[bool, list[tuple[Series, Series]]]:
-    """Return whether the sources are turned round, and the pairs in an order that their updates alone decide.
+    """Return whether the sources are swapped, and the pairs in an order that their updates alone decide.
 
     So the sources in the other order have the same draws, and their figures are exactly the mirror image.
     """
@@ -374,9 +374,9 @@ def _in_order(pairs: Sequence[tuple[Series, Series]]) -> tuple[bool, list[tuple[
         return len(one.ts_ms), one.ts_ms.tobytes(), one.prob_bps.tobytes(), one.is_repeat.tobytes()
 
     own, other = (sorted(key(pair[place]) for pair in pairs) for place in range(2))
-    is_turned = other < own
-    ordered = [(second, first) if is_turned else (first, second) for first, second in pairs]
-    return is_turned, sorted(ordered, key=lambda pair: (key(pair[0]), key(pair[1])))
+    is_mirrored = other < own
+    ordered = [(second, first) if is_mirrored else (first, second) for first, second in pairs]
+    return is_mirrored, sorted(ordered, key=lambda pair: (key(pair[0]), key(pair[1])))
 
 
 def _drawn(first: Series, second: Series, draws: int, rng: np.random.Generator) -> Iterator[tuple[slice, Floats, Floats]]:
