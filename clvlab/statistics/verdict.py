@@ -202,9 +202,8 @@ def verdict(
     >>> line, none = Figure(34.2, -6.1, 76.8, 300), Figure(None, None, None, 0)
     >>> verdict(line, none, caveat="").sentence
     'Not distinguishable from zero: +34 bps [-6, +77] over 300 fixtures; no price is in the evidence.'
-    >>> verdict(line, Figure(-3.56, -4.27, -2.85, 300)).sentence.partition(", over")[0]
-    'Loses at its prices, and no move of the line is shown: +34 bps [-6, +77] of CLV, and -3.6 % [-4.3, -2.9] at the prices
-    taken, if the close is right'
+    >>> verdict(line, Figure(-3.56, -4.27, -2.85, 300)).sentence.partition(":")[0]
+    'Loses at its prices, and no move of the line is shown'
     """
     line, price = (one if isinstance(one, Figure) else Figure.of(one) for one in (line, price))
     if line.mean is None:
