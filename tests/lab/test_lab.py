@@ -166,7 +166,8 @@ class TestEveryLab:
         board = lab.leaderboard().frame
 
         assert set(BOTH) <= set(board["agent_id"])
-        assert board["rank"].to_list() == list(range(1, board.height + 1))
+        # agents that may know past prices are listed last, whatever their rank
+        assert sorted(board["rank"]) == list(range(1, board.height + 1))
 
     def test_compares_runs_by_their_ids(self, lab):
         first, second = (lab.compete("starter", [name], fixtures=[FIXTURE]).run_id for name in BOTH)
