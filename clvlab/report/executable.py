@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isfinite
 
 import numpy as np
 import polars as pl
@@ -130,7 +129,7 @@ class Executable(Exportable):
             ("max_age_s", 0.001, MOST_AGE_S, "the largest age of a ladder is a number of seconds"),
         ):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or not low <= value <= high:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise StatisticsError(f"{text} from {low:g} to {high:,}, not {value!r:.80}")
         commission_of(self.commission)
 
@@ -145,7 +144,14 @@ class Executable(Exportable):
         pack = self.source.pack
         if pack.has_ladders:
             return DEPTH
-        return QUOTED if pack.books or self._scored["odds_milli"].count() else ""
+        return QUOTED if self._scored["odds_milli"].count() or self._book_prices else ""
+
+    @property
+    def _book_prices(self) -> int:
+        """Number of prices that books quote in the fixtures of the orders."""
+        ids = self._scored["fixture_id"].unique().sort().to_list()
+        books = self.source.pack.tape(ids).books if ids else None
+        return 0 if books is None else int(books.select(pl.col("odds_milli").count()).collect().item())
 
     @property
     def why(self) -> str:
@@ -170,7 +176,11 @@ class Executable(Exportable):
                     f"a bet of {most / 100:,.2f} is above {MAX_STAKE:,}, the largest stake: state one with stake="
                 )
             return (self._scored["stake"] * times).round().cast(pl.Int64).clip(1, 100 * MAX_STAKE)
-        return pl.repeat(max(round(100 * self.stake * times), 1), self._scored.height, dtype=pl.Int64, eager=True)
+        return pl.repeat(self._cents(times), self._scored.height, dtype=pl.Int64, eager=True)
+
+    def _cents(self, times: float = 1.0) -> int:
+        """Return the stated stake in cents, times a factor."""
+        return max(round(100 * self.stake * times), 1)
 
     @property
     def unscored(self) -> dict[str, int]:
@@ -300,8 +310,11 @@ class Executable(Exportable):
             ``stake`` or ``times_stake``; ``filled``, the share of the stakes; and in bps of probability, per stake ordered
             ``mean_bps, low_bps, high_bps``, and per stake filled ``filled_bps, filled_low, filled_high``.
         """
-        size = 1.0 if self.own_stakes else self.stake
-        points = [(size * times, float(times), self.delay_s) for times in STAKES if 0.01 <= self.stake * times <= MAX_STAKE]
+        points = [
+            (float(times) if self.own_stakes else self._cents(times) / 100, float(times), self.delay_s)
+            for times in STAKES
+            if self.own_stakes or 0.01 <= self.stake * times <= MAX_STAKE
+        ]
         return self._curve("times_stake" if self.own_stakes else "stake", points if self.basis == DEPTH else [])
 
     def _curve(self, name: str, points: list[tuple[float, float, float]]) -> pl.DataFrame:
@@ -329,7 +342,7 @@ class Executable(Exportable):
         if got.mean is not None:
             each = f"{_text(got)} for each stake filled, {_text(ordered)} for each ordered" if part < 1 else _text(got)
             money = f"taken, {each}; edge after commission {_text(edge, '%')}"
-        size = "their own stakes" if self.own_stakes else f"{self.stake:g}"
+        size = "their own stakes" if self.own_stakes else _units(self._cents() / 100)
         return (
             f"{counted(self.frame.height, 'order')} of {size}, {self.delay_s:g} s after the decision"
             f"{'' if self.basis == DEPTH else f' ({QUOTED})'}, {share(part)} "
@@ -342,7 +355,7 @@ class Executable(Exportable):
             "rule": RULE,
             "basis": self.basis or None,
             "why": self.why or None,
-            "stake": self.stake,
+            "stake": None if self.own_stakes else self._cents() / 100,
             "delay_s": self.delay_s,
             "commission": str(self.charges),
             "commission_source": self.charges.source or None,
@@ -402,7 +415,11 @@ def listed_values(found: Executable) -> dict[str, object]:
 
 def _drawn(curve: pl.DataFrame, name: str, title: str) -> Html:
     columns = (curve[column].to_list() for column in ("mean_bps", "low_bps", "high_bps"))
-    return band_line([f"{value:g}" for value in curve[name]], *columns, title=title)
+    return band_line([_units(value) for value in curve[name]], *columns, title=title)
+
+
+def _units(value: float) -> str:
+    return f"{value:,.2f}".removesuffix("0").removesuffix("0").removesuffix(".")
 
 
 def _text(mean: Estimate, unit: str = "bps") -> str:

@@ -338,23 +338,23 @@ def quoted_ladders(tape: Tape, books: pl.DataFrame | None = None) -> pl.DataFram
     Parameters
     ----------
     tape
-        Ticks with ``odds_milli``, which count unless there are books.
+        Ticks with ``odds_milli``, which count on sides that no book prices.
     books
-        ``BOOKS`` of the same fixtures: of these, the best open price of each side at each time.
+        ``BOOKS`` of the same fixtures: of these, the best open price of each side at each time, on sides that a book prices.
     """
-    names = _SIDE
-    if books is None:
-        series = tape.series.with_row_index("series").select("series", *names)
-        rows = tape.rows.join(series, on="series", maintain_order="left").select(*names, "ts_ms", "odds_milli", "suspended")
-        best = rows.unique([*names, "ts_ms"], keep="last", maintain_order=True).with_columns(
-            odds_milli=pl.when(~pl.col("suspended")).then("odds_milli")
-        )
-    else:
-        best = _best_of_books(books)
+    series = tape.series.with_row_index("series").select("series", *_SIDE)
+    rows = tape.rows.join(series, on="series", maintain_order="left").select(*_SIDE, "ts_ms", "odds_milli", "suspended")
+    best = rows.unique([*_SIDE, "ts_ms"], keep="last", maintain_order=True).select(
+        *_SIDE, "ts_ms", odds_milli=pl.when(~pl.col("suspended")).then("odds_milli")
+    )
+    if books is not None:
+        priced = books.filter(pl.col("odds_milli").is_not_null()).select(_SIDE).unique()
+        of_books = _best_of_books(books).select(best.columns).join(priced, on=_SIDE, how="semi")
+        best = pl.concat([best.join(priced, on=_SIDE, how="anti"), of_books.cast(dict(best.schema))])
     return best.select(
-        *names, "ts_ms", "odds_milli", level=pl.lit(0, pl.Int8),
+        *_SIDE, "ts_ms", "odds_milli", level=pl.lit(0, pl.Int8),
         stake_cents=pl.when(pl.col("odds_milli").is_not_null()).then(pl.lit(UNKNOWN_SIZE)),
-    ).sort(*names, "ts_ms")  # fmt: skip
+    ).sort(*_SIDE, "ts_ms")  # fmt: skip
 
 
 def _best_of_books(books: pl.DataFrame) -> pl.DataFrame:

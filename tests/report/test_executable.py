@@ -90,6 +90,47 @@ def test_without_prices_there_is_nothing_and_it_says_why(tmp_path):
     assert found.facts()["basis"] is None
 
 
+@pytest.mark.parametrize(("priced", "basis"), [(False, ""), (True, "quoted price, size unknown")])
+def test_books_without_prices_are_no_offers(tmp_path, priced, basis):
+    ticks, books = frames(1)
+    none = pl.lit(None, pl.Int32)
+    ticks = ticks if priced else ticks.with_columns(odds_milli=none)
+    write_pack(ticks, manifest(), tmp_path / "booked", books=books.with_columns(odds_milli=none))
+
+    found = cl.backtest(tmp_path / "booked", "baseline", policy=PolicyEnvelope(require_quote=False)).executable(delay_s=0)
+
+    assert found.basis == basis
+    if priced:  # the price of the ticks, as no book says one
+        assert found.counts == {"filled": found.frame.height}
+        odds = found._scored["odds_milli"] / 1000
+        assert found.frame["odds"].to_list() == pytest.approx(odds.to_list())
+    else:
+        assert "has neither offers nor prices" in found.line
+
+
+def test_a_side_that_no_book_prices_has_the_price_of_its_ticks(tmp_path):
+    ticks, books = frames(1)
+    write_pack(ticks, manifest(), tmp_path / "booked", books=books.filter(pl.col("fixture_id") == 1))
+
+    found = cl.backtest(tmp_path / "booked", "baseline", policy=PolicyEnvelope(require_quote=False)).executable(delay_s=0)
+
+    others = found.frame.filter(pl.col("fixture_id") != 1)
+    assert others.height
+    assert set(others["outcome"]) == {"filled"}
+
+
+@pytest.mark.parametrize(
+    ("stake", "said"), [(10_000_000, "10,000,000"), (1_234_567, "1,234,567"), (10.5, "10.5"), (0.015, "0.02"), (33.333, "33.33")]
+)
+def test_the_stake_that_is_said_is_the_one_that_is_ordered(booked, stake, said):
+    found = booked.executable(stake=stake)
+
+    assert f"orders of {said}, " in found.line
+    ordered = found.frame["stake"].unique().to_list()
+    assert [found.facts()["stake"]] == ordered
+    assert all(round(100 * value) / 100 == value for value in found.stakes["stake"])
+
+
 def test_books_are_taken_at_the_best_of_their_prices(tmp_path):
     write_booked(tmp_path / "booked")
     found = cl.backtest(tmp_path / "booked", "baseline").executable(delay_s=0)
@@ -132,7 +173,8 @@ def test_unfilled_stakes_count_as_zero_per_stake_ordered(booked):
     [
         {"stake": 0}, {"stake": -1}, {"stake": True}, {"stake": float("nan")}, {"stake": 10**8}, {"stake": "10"},
         {"delay_s": -1}, {"delay_s": 3601}, {"delay_s": None}, {"max_age_s": 0}, {"commission": 1}, {"commission": "bet"},
-        {"level": 1},
+        {"level": 1}, {"stake": 10**400}, {"delay_s": 10**400}, {"max_age_s": 10**400}, {"commission": 10**400},
+        {"commission": -(10**400)}, {"stake": float("inf")}, {"delay_s": float("nan")},
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused_before_any_work(setting):
