@@ -141,8 +141,8 @@ class Executable(Exportable):
     @cached_property
     def basis(self) -> str:
         """What is taken: ``depth``, ``quoted price, size unknown``, or nothing, with a reason in ``why``."""
-        pack = self.source.pack
-        if pack.has_ladders:
+        fixtures = self.source.pack.manifest.fixtures
+        if {one.fixture_id for one in fixtures if one.ladders_digest} & {*self._scored["fixture_id"]}:
             return DEPTH
         return QUOTED if self._scored["odds_milli"].count() or self._book_prices else ""
 

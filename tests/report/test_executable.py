@@ -35,7 +35,11 @@ def deep(monkeypatch, run, size=5000, levels=3):
         for level in range(levels)
     ]
     found = pl.concat(levels).select(*LADDERS).sort("fixture_id", "market_key", "side", "level", "ts_ms")
-    monkeypatch.setattr(type(run.pack), "has_ladders", True)
+    own = run.pack.manifest
+    fixtures = tuple(one.model_copy(update={"ladders_digest": "sha256:" + 64 * "0"}) for one in own.fixtures)
+    monkeypatch.setitem(
+        vars(run.pack), "manifest", own.model_copy(update={"ladders": levels[-1]["level"][0] + 1, "fixtures": fixtures})
+    )
     monkeypatch.setattr(
         type(run.pack), "ladders", lambda _, ids=None: found.lazy().filter(pl.col("fixture_id").is_in(ids)), raising=False
     )
@@ -120,7 +124,8 @@ def test_a_side_that_no_book_prices_has_the_price_of_its_ticks(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("stake", "said"), [(10_000_000, "10,000,000"), (1_234_567, "1,234,567"), (10.5, "10.5"), (0.015, "0.02"), (33.333, "33.33")]
+    ("stake", "said"),
+    [(10_000_000, "10,000,000"), (1_234_567, "1,234,567"), (10.5, "10.5"), (0.015, "0.02"), (33.333, "33.33")],
 )
 def test_the_stake_that_is_said_is_the_one_that_is_ordered(booked, stake, said):
     found = booked.executable(stake=stake)
@@ -154,6 +159,32 @@ def test_depth_is_taken_level_by_level_and_stakes_have_a_curve(booked):
     assert filled == sorted(filled, reverse=True)
     assert filled[-1] < 0.1
     assert "CLV at the line" in large.line
+
+
+def test_fixtures_without_depth_among_others_are_quoted_if_no_order_has_depth(tmp_path):
+    ticks, _ = frames(1)
+    own, policy = manifest(), PolicyEnvelope(require_quote=False)
+    first = pl.col("fixture_id") == 1
+    row = ticks.filter(first, ~pl.col("suspended")).head(1)
+    ladders = row.select(
+        "fixture_id", "market_key", "side", "ts_ms", "odds_milli", level=pl.lit(0, pl.Int8), stake_cents=pl.lit(1, pl.Int64)
+    ).select(*LADDERS)
+    for name, part, fixtures in (
+        ("deep", ticks.filter(first), own.fixtures[:1]),
+        ("bare", ticks.filter(~first), own.fixtures[1:]),
+    ):
+        described = own.model_copy(update={"pack_id": name, "fixtures": fixtures})
+        write_pack(part, described, tmp_path / name, ladders=ladders if name == "deep" else None)
+    both = cl.concat([tmp_path / "deep", tmp_path / "bare"])
+
+    whole, bare = (
+        cl.backtest(one, "baseline", policy=policy).executable(delay_s=0) for one in (both, both.where(fixtures=[2, 3]))
+    )
+
+    assert whole.basis == "depth"
+    assert whole.counts["no_depth"] >= bare.frame.height > 0
+    assert bare.basis == "quoted price, size unknown"
+    assert bare.counts == {"filled": bare.frame.height}
 
 
 def test_unfilled_stakes_count_as_zero_per_stake_ordered(booked):
