@@ -232,12 +232,10 @@ def test_the_memory_of_the_check_does_not_grow_with_the_levels():
     tape = Tape.from_ticks(ticks((1,)), pl.DataFrame({"fixture_id": [1], "kickoff_ts_ms": [None]}))
     peaks = []
     for levels in (2, 100):
-        deep = [
-            (level, second, 5000 - 10 * level - second % 2, 9) for level in range(levels) for second in range(20_000 // levels)
-        ]
-        rows = frame(*deep)
+        often = [(0, second, 5000 - second % 2, 9) for second in range(20_000)]
+        rows = frame(*often, *((level, 0, 4000 - level, 9) for level in range(1, levels)))
         tracemalloc.start()
-        check_ladders(rows, tape, 100)
+        check_ladders(rows, tape, levels)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 2 * peaks[0]
