@@ -14,7 +14,7 @@ from clvlab.cli import proof
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunName, RunNames, RunsFolderOption, goes_with, now_ms
 from clvlab.cli.output import err, out, plain, print_json, say, show_checks, show_next, show_report, show_table
 from clvlab.cli.progress import bar, interruptible, stages
-from clvlab.errors import EvidenceError, UnknownPackError
+from clvlab.errors import EvidenceError, UnknownAgentError, UnknownPackError
 from clvlab.report import run_list
 from clvlab.report.run_list import DEFAULT_RUNS, differences_from_first, find_run
 from clvlab.words import counted, tally
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
     from clvlab.packs.reader import Pack
     from clvlab.proof.checks import Check
     from clvlab.proof.verify import Verification
+    from clvlab.runs.run import Run
 
 _ID_LENGTH = 8
 
@@ -124,6 +125,7 @@ def report(
     commission: Annotated[
         str | None, typer.Option(help="Rate on net winnings, or betfair, kalshi, polymarket; with --stake.")
     ] = None,
+    agent_id: Annotated[str | None, typer.Option(help="Agent to report on, of a run of several.")] = None,
     runs_folder: RunsFolderOption = run_list.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
@@ -140,7 +142,8 @@ def report(
     with interruptible(lambda: "no page was written"), err.status("reading the run"):
         sealed, receipts = bundles.read_stored(path)
         try:
-            performed = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
+            whole = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
+            performed = _of_agent(whole, agent_id)
             found, made = headline_of(performed), performed.report
             taken = None
             if stake is not None:
@@ -152,8 +155,8 @@ def report(
             ) from error
         if page is not None:
             text = tear_sheet_page(performed, taken)
-            with written_file(page) as whole:
-                whole.write(text.encode())
+            with written_file(page) as file:
+                file.write(text.encode())
     if as_json:
         executable = {} if taken is None else {"executable": taken.facts()}
         print_json({**made, "headline": found.facts()} | executable | ({"page": str(page)} if page else {}))
@@ -164,6 +167,17 @@ def report(
         say(tally(taken.counts))
     if page is not None:
         out.print(f"Wrote {plain(str(page))}; open it in a browser")
+
+
+def _of_agent(performed: Run, agent_id: str | None) -> Run:
+    """Return the run reduced to one agent, which is to be named if there are several: their means are no mean of one."""
+    own = [agent["agent_id"] for agent in performed.started["agents"]]
+    if agent_id is None and len(own) == 1:
+        return performed
+    if agent_id not in own:
+        missing = f"has {len(own)} agents" if agent_id is None else f"has no agent {agent_id!r:.200}"
+        raise UnknownAgentError(f"run {performed.run_id} {missing}: name one of {', '.join(own)} with --agent-id")
+    return performed.part(agent_id)
 
 
 def _pack(named: str | None, content_hash: str | None, view: bytes) -> Pack:
