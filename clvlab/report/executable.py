@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,6 +13,7 @@ import polars as pl
 from clvlab.errors import StatisticsError
 from clvlab.law.lines import Ints
 from clvlab.law.schema import Reason, Schema
+from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import shards_of
 from clvlab.report.breakdowns import scored_decisions
 from clvlab.report.export import Exportable, check_settings
@@ -191,19 +192,32 @@ class Executable(Exportable):
         return found | ({"at_close": late} if late else {})
 
     @cached_property
-    def _offers(self) -> list[tuple[pl.Series, Offers]]:
-        return [] if self.why else list(_offers(self.source, self._scored.select(*ORDERS), quoted=self.basis == QUOTED))
+    def _held_offers(self) -> list[tuple[pl.Series, Offers]]:
+        return list(_offers(self.source, self._shards, self._scored.select(*ORDERS), quoted=self.basis == QUOTED))
 
-    def _fills(self, stakes: pl.Series, delay_s: float) -> pl.DataFrame:
-        """Return ``FILLS`` with ``seq``, in order of ``seq``."""
-        delay_ms, max_age_ms, seqs = round(1000 * delay_s), round(1000 * self.max_age_s), self._scored["seq"]
-        parts = [
-            taken(
-                offers, stake_cents=stakes.gather(seqs.search_sorted(own)).to_numpy(), delay_ms=delay_ms, max_age_ms=max_age_ms
-            ).insert_column(0, own)
-            for own, offers in self._offers
-        ]
-        return pl.concat(parts).sort("seq")
+    @cached_property
+    def _shards(self) -> list[tuple[Fixture, ...]]:
+        wanted = {*self._scored["fixture_id"]}
+        return list(shards_of((one for one in self.source.pack.manifest.fixtures if one.fixture_id in wanted), 2))
+
+    @property
+    def _offers(self) -> Iterable[tuple[pl.Series, Offers]]:
+        """The offers by shard: those of one are held, more are read again, as all offers of a large pack fill the memory."""
+        if len(self._shards) == 1:
+            return self._held_offers
+        return _offers(self.source, self._shards, self._scored.select(*ORDERS), quoted=self.basis == QUOTED)
+
+    def _fills(self, points: Sequence[tuple[pl.Series, float]]) -> list[pl.DataFrame]:
+        """Return ``FILLS`` with ``seq``, in order of ``seq``, for each pair of stakes and delay."""
+        max_age_ms, seqs = round(1000 * self.max_age_s), self._scored["seq"]
+        parts: list[list[pl.DataFrame]] = [[] for _ in points]
+        for own, offers in self._offers if points else ():
+            place = seqs.search_sorted(own)
+            for found, (stakes, delay_s) in zip(parts, points, strict=True):
+                size, delay_ms = stakes.gather(place).to_numpy(), round(1000 * delay_s)
+                fills = taken(offers, stake_cents=size, delay_ms=delay_ms, max_age_ms=max_age_ms)
+                found.append(fills.insert_column(0, own))
+        return [pl.concat(found).sort("seq") for found in parts]
 
     @cached_property
     def _results(self) -> pl.DataFrame:
@@ -223,9 +237,12 @@ class Executable(Exportable):
         found = self._scored.select(market, side)
         return found.to_series(0).to_numpy(), found.to_series(1).to_numpy()
 
-    def _valued(self, stakes: pl.Series, delay_s: float) -> pl.DataFrame:
-        """Return the fills with profits in cents: before and after commission expected at the close, and after it settled."""
-        fills, close = self._fills(stakes, delay_s), self._scored["close_prob_bps"].to_numpy() / 10_000
+    def _valued(self, points: Sequence[tuple[pl.Series, float]]) -> list[pl.DataFrame]:
+        """Return fills with profits in cents: before and after commission expected at the close, and after it settled."""
+        return [self._with_profits(fills) for fills in self._fills(points)]
+
+    def _with_profits(self, fills: pl.DataFrame) -> pl.DataFrame:
+        close = self._scored["close_prob_bps"].to_numpy() / 10_000
         stake, payout = fills["filled_cents"].cast(pl.Float64).to_numpy(), fills["payout"].to_numpy() / 1000
         bets = Fills(*self._places, stake, payout, fills["uncertain"].to_numpy())
         odds = pl.lit(pl.Series(payout / np.where(stake > 0, stake, 1)))
@@ -242,7 +259,7 @@ class Executable(Exportable):
         if self.why:
             return pl.DataFrame(schema=EXECUTABLE)
         scored, stakes = self._scored, self._stakes()
-        now, later = self._valued(stakes, 0), self._valued(stakes, self.delay_s)
+        now, later = self._valued([(stakes, 0), (stakes, self.delay_s)])
         filled = pl.col("filled_cents") > 0
         price = pl.when(filled).then(1e7 * pl.col("filled_cents") / pl.col("payout"))
         steps = {
@@ -319,9 +336,9 @@ class Executable(Exportable):
 
     def _curve(self, name: str, points: list[tuple[float, float, float]]) -> pl.DataFrame:
         rows = []
-        for value, times, delay_s in points if not self.why else ():
-            stakes = self._stakes(times)
-            fills = self._valued(stakes, delay_s)
+        points = [] if self.why else points
+        wanted = [(self._stakes(times), delay_s) for _, times, delay_s in points]
+        for (value, _, _), (stakes, _), fills in zip(points, wanted, self._valued(wanted), strict=True):
             filled, ordered = (fills["filled_cents"] / 100, stakes / 100)
             bps = fills.select(pl.when(pl.col("filled_cents") > 0).then(1e7 * pl.col("net") / pl.col("payout"))).to_series()
             means = _ordered_and_filled(bps, filled, ordered, self._scored["fixture_id"], self.level)
@@ -431,13 +448,13 @@ def _part(filled: pl.Series, ordered: pl.Series) -> float:
     return float(filled.sum()) / float(ordered.sum())
 
 
-def _offers(run: Run, orders: pl.DataFrame, *, quoted: bool) -> Iterator[tuple[pl.Series, Offers]]:
+def _offers(
+    run: Run, shards: Sequence[Sequence[Fixture]], orders: pl.DataFrame, *, quoted: bool
+) -> Iterator[tuple[pl.Series, Offers]]:
     """Yield the offers of some fixtures at a time, with the ``seq`` of their orders."""
     pack, gaps = run.pack, _gaps(run)
-    for shard in shards_of(pack.manifest.fixtures, 2):
+    for shard in shards:
         own = orders.filter(pl.col("fixture_id").is_in([fixture.fixture_id for fixture in shard]))
-        if own.is_empty():
-            continue
         ids = own["fixture_id"].unique().sort().to_list()
         whole = pack.tape(ids)
         tape = whole.at_source(run.window.close_source)

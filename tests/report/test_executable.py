@@ -266,6 +266,20 @@ def test_the_interval_of_a_mean_per_stake_filled_covers_the_truth():
     assert 0.925 < hits / runs < 0.975
 
 
+def test_a_pack_of_several_shards_is_read_again_and_gives_the_same(booked, monkeypatch):
+    whole = booked.executable(stake=120, commission=0.05)
+    held = (whole.frame, whole.summary, whole.delays, whole.stakes)
+    monkeypatch.setattr(executable, "shards_of", lambda fixtures, _: ((one,) for one in fixtures))
+
+    apart = booked.executable(stake=120, commission=0.05)
+
+    assert len(apart._shards) > 1
+    assert all(
+        one.equals(other) for one, other in zip(held, (apart.frame, apart.summary, apart.delays, apart.stakes), strict=True)
+    )
+    assert "_held_offers" not in vars(apart)
+
+
 def test_an_order_in_a_gap_of_the_capture_is_unknown(booked, monkeypatch):
     before = booked.executable(delay_s=0)
     first = before.frame.row(0, named=True)
