@@ -366,16 +366,14 @@ def _best_of_books(books: pl.DataFrame) -> pl.DataFrame:
     base_ms = int(ts_ms.min(initial=2**62))
     bits = max(int(ts_ms.max(initial=0)) - base_ms, 0).bit_length() + 1
     key, event = np.unique((series << bits) | (ts_ms - base_ms), return_inverse=True)
-    # a row for each message of a side and a column for each book; of two messages at one time the last one counts
-    book = np.unique(ints_of(numbers), return_inverse=True)[1]
-    row = np.full((len(key), int(book.max(initial=-1)) + 1), -1)
-    row[event, book] = np.arange(books.height)
-    row = np.maximum.accumulate(row, axis=0)  # sides follow each other, so a row of another side is an earlier row
-    of = key >> bits
     odds = np.where(books["suspended"].to_numpy(), 0, np.maximum(ints_of(books["odds_milli"]), 0))
-    best = np.where((row >= 0) & (take(series, row.ravel(), -1).reshape(row.shape) == of[:, None]), odds[row], 0).max(
-        1, initial=0
-    )
+    of, best = key >> bits, np.zeros(len(key), dtype=np.int64)
+    by_book = np.argsort(ints_of(numbers), kind="stable")
+    for own in np.split(by_book, np.flatnonzero(changes(ints_of(numbers)[by_book]))[1:]):  # a matrix of all may not fit
+        row = np.full(len(key), -1)
+        row[event[own]] = own  # of two messages at one time the last one counts
+        row = np.maximum.accumulate(row)  # sides follow each other, so a row of another side is an earlier row
+        best = np.maximum(best, np.where(take(series, row, -1) == of, take(odds, row, 0), 0))
     frame = pl.DataFrame({"ts_ms": (key & (2**bits - 1)) + base_ms, "odds_milli": best})
     names: pl.DataFrame = books.filter(first).select(*_SIDE)[of]
     return names.hstack(frame).with_columns(odds_milli=pl.when(pl.col("odds_milli") > 0).then("odds_milli"))
