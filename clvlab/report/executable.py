@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -42,6 +42,7 @@ STAKE, DELAY_S, AGE_S = 10.0, 1.0, MAX_AGE_S
 MAX_STAKE, MAX_DELAY_S, MOST_AGE_S = 10_000_000, 3_600, 604_800
 DELAYS_S = (0, 1, 2, 5, 10, 20, 30, 60)
 STAKES = (0.1, 0.3, 1, 3, 10, 30, 100)
+_HELD_ROWS = 4_000_000  # of ladders, each 40 bytes
 DEPTH, QUOTED = "depth", "quoted price, size unknown"
 
 # One row per order, in order of ``seq``. Stakes are in the venue's unit. ``taken_*`` is executed at once, ``*_filled`` and the
@@ -192,26 +193,30 @@ class Executable(Exportable):
         return found | ({"at_close": late} if late else {})
 
     @cached_property
-    def _held_offers(self) -> list[tuple[pl.Series, Offers]]:
-        return list(_offers(self.source, self._shards, self._scored.select(*ORDERS), quoted=self.basis == QUOTED))
+    def _held_offers(self) -> dict[int, tuple[pl.Series, Offers]]:
+        return {}
 
     @cached_property
     def _shards(self) -> list[tuple[Fixture, ...]]:
         wanted = {*self._scored["fixture_id"]}
         return list(shards_of((one for one in self.source.pack.manifest.fixtures if one.fixture_id in wanted), 2))
 
-    @property
-    def _offers(self) -> Iterable[tuple[pl.Series, Offers]]:
-        """The offers by shard: those of one are held, more are read again, as all offers of a large pack fill the memory."""
-        if len(self._shards) == 1:
-            return self._held_offers
-        return _offers(self.source, self._shards, self._scored.select(*ORDERS), quoted=self.basis == QUOTED)
+    def _offers(self) -> Iterator[tuple[pl.Series, Offers]]:
+        """Yield the offers by shard. The first ones are held, the others read again, as all may not fit in memory."""
+        held, left = self._held_offers, [*self._shards][len(self._held_offers) :]
+        yield from [*held.values()]
+        room = _HELD_ROWS - sum(offers.odds_milli.size for _, offers in held.values())
+        for found in _offers(self.source, left, self._scored.select(*ORDERS), quoted=self.basis == QUOTED):
+            room -= found[1].odds_milli.size
+            if room >= 0:
+                held[len(held)] = found
+            yield found
 
     def _fills(self, points: Sequence[tuple[pl.Series, float]]) -> list[pl.DataFrame]:
         """Return ``FILLS`` with ``seq``, in order of ``seq``, for each pair of stakes and delay."""
         max_age_ms, seqs = round(1000 * self.max_age_s), self._scored["seq"]
         parts: list[list[pl.DataFrame]] = [[] for _ in points]
-        for own, offers in self._offers if points else ():
+        for own, offers in self._offers() if points else ():
             place = seqs.search_sorted(own)
             for found, (stakes, delay_s) in zip(parts, points, strict=True):
                 size, delay_ms = stakes.gather(place).to_numpy(), round(1000 * delay_s)

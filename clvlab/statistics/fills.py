@@ -350,7 +350,7 @@ def quoted_ladders(tape: Tape, books: pl.DataFrame | None = None) -> pl.DataFram
     if books is not None:
         priced = books.filter(pl.col("odds_milli").is_not_null()).select(_SIDE).unique()
         of_books = _best_of_books(books).select(best.columns).join(priced, on=_SIDE, how="semi")
-        best = pl.concat([best.join(priced, on=_SIDE, how="anti"), of_books.cast(dict(best.schema))])
+        best = pl.concat([best.join(priced, on=_SIDE, how="anti"), of_books.cast(best.schema)])
     return best.select(
         *_SIDE, "ts_ms", "odds_milli", level=pl.lit(0, pl.Int8),
         stake_cents=pl.when(pl.col("odds_milli").is_not_null()).then(pl.lit(UNKNOWN_SIZE)),

@@ -266,9 +266,11 @@ def test_the_interval_of_a_mean_per_stake_filled_covers_the_truth():
     assert 0.925 < hits / runs < 0.975
 
 
-def test_a_pack_of_several_shards_is_read_again_and_gives_the_same(booked, monkeypatch):
+@pytest.mark.parametrize("room", [0, 3_000, 10**9])
+def test_a_pack_of_several_shards_is_read_again_and_gives_the_same(booked, monkeypatch, room):
     whole = booked.executable(stake=120, commission=0.05)
     held = (whole.frame, whole.summary, whole.delays, whole.stakes)
+    monkeypatch.setattr(executable, "_HELD_ROWS", room)
     monkeypatch.setattr(executable, "shards_of", lambda fixtures, _: ((one,) for one in fixtures))
 
     apart = booked.executable(stake=120, commission=0.05)
@@ -277,7 +279,9 @@ def test_a_pack_of_several_shards_is_read_again_and_gives_the_same(booked, monke
     assert all(
         one.equals(other) for one, other in zip(held, (apart.frame, apart.summary, apart.delays, apart.stakes), strict=True)
     )
-    assert "_held_offers" not in vars(apart)
+    sizes = [offers.odds_milli.size for _, offers in apart._held_offers.values()]
+    assert sum(sizes) <= room
+    assert (len(sizes) == len(apart._shards)) == (room == 10**9)
 
 
 def test_an_order_in_a_gap_of_the_capture_is_unknown(booked, monkeypatch):
