@@ -28,6 +28,7 @@ from clvlab.arena.pages import page_of
 from clvlab.arena.report_requests import BacktestRunRequest, PackBacktestRequest, stored_request
 from clvlab.arena.run_jobs import Sealing
 from clvlab.arena.runs.binding import open_catalogued
+from clvlab.arena.runs.bundles import part_of
 from clvlab.arena.runs.in_database import enter, give_up
 from clvlab.arena.runs.runs import StoredRuns, require
 from clvlab.base.cache import BoundedCache
@@ -37,7 +38,6 @@ from clvlab.errors import (
     PackReplayError,
     RunFailedError,
     TransitionError,
-    UnknownAgentError,
     UnknownBacktestError,
     UnknownRunError,
 )
@@ -373,15 +373,9 @@ class BacktestReports:
         if row["status"] != RunStatus.SEALED:
             raise UnknownRunError(f"run {run_id!r} is not sealed")
         performed = self._sealed_run(run_id, str(row["evidence_hash"]), str(row["pack_id"]))
-        agents = [agent["agent_id"] for agent in performed.started["agents"]]
-        if agent_id is None and len(agents) == 1:
-            agent_id = agents[0]
-        if agent_id not in agents:
-            missing = f"has {len(agents)} agents" if agent_id is None else f"has no agent {agent_id!r:.200}"
-            raise UnknownAgentError(f"run {run_id} {missing}: name one of {', '.join(agents)}")
-        own = performed if len(agents) == 1 else performed.part(agent_id)
+        own = part_of(performed, agent_id)
         found = Executable(own, stake, delay_s, commission, max_age_s)
-        return cast("ExecutableResponse", {"run_id": run_id, "agent_id": agent_id, **found.facts()})
+        return cast("ExecutableResponse", {"run_id": run_id, "agent_id": own.agent_id, **found.facts()})
 
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         with self.database.read() as connection:

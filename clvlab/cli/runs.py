@@ -125,6 +125,7 @@ def report(
     commission: Annotated[
         str | None, typer.Option(help="Rate on net winnings, or betfair, kalshi, polymarket; with --stake.")
     ] = None,
+    agent_id: Annotated[str | None, typer.Option(help="Agent to report on, of a run of several.")] = None,
     runs_folder: RunsFolderOption = run_list.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
@@ -141,23 +142,22 @@ def report(
     with interruptible(lambda: "no page was written"), err.status("reading the run"):
         sealed, receipts = bundles.read_stored(path)
         try:
-            performed = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
+            whole = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
+            performed = bundles.part_of(whole, agent_id, " with --agent-id")
             found, made = headline_of(performed), performed.report
-            taken = None
-            if stake is not None:
-                delay = DELAY_S if delay_s is None else delay_s
-                taken = Executable(performed, stake, delay, "0" if commission is None else commission)
+            delay, rate = DELAY_S if delay_s is None else delay_s, "0" if commission is None else commission
+            taken = None if stake is None else Executable(performed, stake, delay, rate)
         except EvidenceError as error:
             raise EvidenceError(
                 f"{str(path)!r} can't be read: {error}; {command('verify', path)} says what is wrong"
             ) from error
         if page is not None:
             text = tear_sheet_page(performed, taken)
-            with written_file(page) as whole:
-                whole.write(text.encode())
+            with written_file(page) as file:
+                file.write(text.encode())
     if as_json:
-        executable = {} if taken is None else {"executable": taken.facts()}
-        print_json({**made, "headline": found.facts()} | executable | ({"page": str(page)} if page else {}))
+        further = {"executable": taken and taken.facts(), "page": page and str(page)}
+        print_json({**made, "headline": found.facts()} | {name: one for name, one in further.items() if one is not None})
         return
     show_report(made, found)
     if taken is not None:

@@ -56,7 +56,7 @@ def check_ladders(ladders: pl.DataFrame, tape: Tape, levels: int = LEVEL_COUNT) 
     sides = names.join(tape.series.select(*LADDER, "n_sides"), on=LADDER, how="left", maintain_order="left")
     rows = ladders.with_columns(number.alias("ladder"), n_sides=sides["n_sides"].gather(number))
     refuse(rows, _row_rules(levels))
-    _check_states(rows, levels)
+    _check_states(rows)
 
 
 def _row_rules(levels: int) -> dict[str, pl.Expr]:
@@ -79,7 +79,7 @@ def _row_rules(levels: int) -> dict[str, pl.Expr]:
     }
 
 
-def _check_states(rows: pl.DataFrame, levels: int) -> None:
+def _check_states(rows: pl.DataFrame) -> None:
     """Refuse ladders whose levels have a hole at some time, or odds that do not fall from level to level."""
     ladder, level, ts_ms = (rows[name].to_numpy() for name in ("ladder", "level", "ts_ms"))
     order = np.lexsort((ts_ms, ladder))
@@ -87,14 +87,19 @@ def _check_states(rows: pl.DataFrame, levels: int) -> None:
     begins = np.ones(rows.height, dtype=np.bool_)
     begins[1:] = (ladder[1:] != ladder[:-1]) | (ts_ms[1:] != ts_ms[:-1])
     at = np.flatnonzero(begins)
-    # The latest row of each level at each time, counted from 1; one up to the start of the ladder is of another ladder.
-    latest = np.zeros((len(at), levels), dtype=np.int64)
-    latest[np.cumsum(begins) - 1, level] = np.arange(1, rows.height + 1)
-    np.maximum.accumulate(latest, axis=0, out=latest)
-    latest[latest <= np.searchsorted(ladder, ladder[at])[:, None]] = 0
-    odds = np.concatenate([[0], rows["odds_milli"].fill_null(0).to_numpy()[order]])[latest]
-    better, worse = odds[:, :-1], odds[:, 1:]
-    hole, rise = ((worse > 0) & (better == 0)).any(axis=1), ((better > 0) & (worse >= better)).any(axis=1)
+    event, first = np.cumsum(begins) - 1, np.searchsorted(ladder, ladder[at])
+    odds = np.concatenate([[0], rows["odds_milli"].fill_null(0).to_numpy()[order]])
+    hole = rise = np.zeros(len(at), dtype=np.bool_)
+    better = np.full(len(at), ODDS_MILLI[1] + 1)  # above level 0 there is no offer to compare with
+    for own in range(int(level.max(initial=-1)) + 1):  # two levels at a time, as a matrix of all may not fit in memory
+        changed = np.flatnonzero(level == own)
+        # The latest row of the level at each time, counted from 1; one up to the start of the ladder is of another ladder.
+        latest = np.zeros(len(at), dtype=np.int64)
+        latest[event[changed]] = changed + 1
+        np.maximum.accumulate(latest, out=latest)
+        worse = odds[np.where(latest > first, latest, 0)]
+        hole, rise = hole | ((worse > 0) & (better == 0)), rise | ((better > 0) & (worse >= better))
+        better = worse
     if hole.any() or rise.any():
         states = rows[order[at]].select(*LADDER, "ts_ms").with_columns(hole=pl.Series(hole), rise=pl.Series(rise))
         rules = {

@@ -115,7 +115,7 @@ class PackWriter:
     """Writes a pack some fixtures at a time, to bound memory.
 
     Leaving the ``with`` block before ``finish`` leaves nothing on disk. ``kickoffs`` is ``FIXTURES`` of all fixtures;
-    ``has_ladders`` says whether a ladder was added.
+    ``files`` are the tables that were begun, by name.
     """
 
     def __init__(self, folder: Path, fixtures: Sequence[Fixture]) -> None:
@@ -125,9 +125,8 @@ class PackWriter:
         self._folder = folder
         self._declared = {fixture.fixture_id: fixture for fixture in fixtures}
         self._written: dict[int, Fixture] = {}
-        self._files: dict[str, GroupedParquet] = {}
+        self.files: dict[str, GroupedParquet] = {}
         self._books: set[str] = set()
-        self.has_ladders = False
 
     def __enter__(self) -> PackWriter:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +135,7 @@ class PackWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for file in self._files.values():
+        for file in self.files.values():
             file.close()
         self._held.close()
 
@@ -162,9 +161,9 @@ class PackWriter:
             update = {"rows": sizes[number], "digest": digests[number]}
             self._written[number] = self._declared[number].model_copy(update=update)
         self._file(TICKS_FILE, table := _table(tape), _REPEATED).add(table, list(sizes.values()))
-        if books is not None:
+        if books is not None and not books.is_empty():
             self._add_books(sorted_books(books), tape)
-        if ladders is not None:
+        if ladders is not None and not ladders.is_empty():
             self._add_ladders(sorted_ladders(ladders), tape)
 
     def _add_empty(self) -> None:
@@ -175,18 +174,13 @@ class PackWriter:
             self._written.setdefault(number, self._declared[number].model_copy(update={"rows": 0, "digest": digest}))
 
     def _add_books(self, books: pl.DataFrame, tape: Tape) -> None:
-        if books.is_empty():
-            return
         check_books(books, tape)
         self._books.update(books["book"].unique())
         rows, repeated = books.select(*BOOK_ROWS), [*STREAM, "prob_bps", "odds_milli"]
         self._add_layer(BOOKS_FILE, rows, repeated, "books_digest", book_digests(books))
 
     def _add_ladders(self, ladders: pl.DataFrame, tape: Tape) -> None:
-        if ladders.is_empty():
-            return
         check_ladders(ladders, tape)
-        self.has_ladders = True
         rows, repeated = ladders.select(*LADDERS), [*LADDER, "level", "odds_milli"]
         self._add_layer(LADDERS_FILE, rows, repeated, "ladders_digest", ladder_digests(ladders))
 
@@ -200,10 +194,10 @@ class PackWriter:
         self._file(name, table, repeated).add(table, sizes)
 
     def _file(self, name: str, table: pa.Table, repeated: Sequence[str]) -> GroupedParquet:
-        if name not in self._files:
+        if name not in self.files:
             effort = _LADDER_EFFORT if name == LADDERS_FILE else _EFFORT
-            self._files[name] = GroupedParquet(self._unfinished / name, table.schema, repeated, effort)
-        return self._files[name]
+            self.files[name] = GroupedParquet(self._unfinished / name, table.schema, repeated, effort)
+        return self.files[name]
 
     def finish(
         self,
@@ -215,7 +209,7 @@ class PackWriter:
         """Write the other files and put the pack in place."""
         if not self._written or len(self._written) < len(self._declared):
             self._add_empty()
-        for file in self._files.values():
+        for file in self.files.values():
             file.finish()
         complete = [fixture for _, fixture in sorted(self._written.items())]
         kept = [Path(shutil.copyfile(raw[name], self._raw_folder() / name)) for name in sorted(raw)]
@@ -228,7 +222,7 @@ class PackWriter:
                 "raw": tuple(Raw(name=path.name, digest=content_digest(path)) for path in kept),
                 "results": None if results is None else results_digest(results),
                 "books": tuple(sorted(self._books)) or None,
-                "ladders": LEVEL_COUNT if self.has_ladders else None,
+                "ladders": LEVEL_COUNT if LADDERS_FILE in self.files else None,
                 **hashes,
             }
         )

@@ -24,6 +24,7 @@ from clvlab.runs.run import Run
 from clvlab.statistics import group_means
 from clvlab.statistics.by_date import cumulative, falls, rolling
 from clvlab.statistics.delays import EDGES_S
+from clvlab.statistics.fills import series_of
 from clvlab.statistics.measures import MEASURES
 from clvlab.words import seconds, tally
 
@@ -298,14 +299,8 @@ def _of_consensus(tape: Tape) -> _States:
 
 def _of_books(tape: Tape, rows: pl.DataFrame, books: Sequence[str]) -> _States:
     """Return the states of books on the series of a tape from ``BOOK_ROWS`` of its fixtures."""
-    starts = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in _SIDE)
-    first = rows.select(starts).to_series()
-    series = rows.filter(first).join(tape.series.with_row_index("series"), on=_SIDE, how="left", maintain_order="left")[
-        "series"
-    ]
-    book = rows["book"].cast(pl.Enum(books)).to_physical().cast(pl.Int64)
-    of = series.cast(pl.Int64).gather(first.cast(pl.Int64).cum_sum() - 1)
-    return _States.of(rows, (of * len(books) + book).to_numpy(), len(books))
+    book = rows["book"].cast(pl.Enum(books)).to_physical().cast(pl.Int64).to_numpy()
+    return _States.of(rows, series_of(tape, rows) * len(books) + book, len(books))
 
 
 def _entry_and_close(tape: Tape, decided: pl.DataFrame, states: _States) -> dict[str, npt.NDArray[Any]]:

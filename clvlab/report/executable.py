@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from math import isfinite
+from functools import cached_property, partial
 
 import numpy as np
 import polars as pl
 
+from clvlab.base.cache import BoundedCache
 from clvlab.errors import StatisticsError
 from clvlab.law.lines import Ints
 from clvlab.law.schema import Reason, Schema
@@ -42,6 +42,7 @@ STAKE, DELAY_S, AGE_S = 10.0, 1.0, MAX_AGE_S
 MAX_STAKE, MAX_DELAY_S, MOST_AGE_S = 10_000_000, 3_600, 604_800
 DELAYS_S = (0, 1, 2, 5, 10, 20, 30, 60)
 STAKES = (0.1, 0.3, 1, 3, 10, 30, 100)
+_HELD_ROWS = 4_000_000  # of ladders, each 40 bytes
 DEPTH, QUOTED = "depth", "quoted price, size unknown"
 
 # One row per order, in order of ``seq``. Stakes are in the venue's unit. ``taken_*`` is executed at once, ``*_filled`` and the
@@ -130,7 +131,7 @@ class Executable(Exportable):
             ("max_age_s", 0.001, MOST_AGE_S, "the largest age of a ladder is a number of seconds"),
         ):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or not low <= value <= high:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise StatisticsError(f"{text} from {low:g} to {high:,}, not {value!r:.80}")
         commission_of(self.commission)
 
@@ -142,10 +143,13 @@ class Executable(Exportable):
     @cached_property
     def basis(self) -> str:
         """What is taken: ``depth``, ``quoted price, size unknown``, or nothing, with a reason in ``why``."""
-        pack = self.source.pack
-        if pack.has_ladders:
+        pack, ids = self.source.pack, self._scored["fixture_id"].unique().sort().to_list()
+        if {one.fixture_id for one in pack.manifest.fixtures if one.ladders_digest} & {*ids}:
             return DEPTH
-        return QUOTED if pack.books or self._scored["odds_milli"].count() else ""
+        if self._scored["odds_milli"].count():
+            return QUOTED
+        books = pack.tape(ids).books if ids else None
+        return QUOTED if books is not None and books.select(pl.col("odds_milli").count()).collect().item() else ""
 
     @property
     def why(self) -> str:
@@ -170,7 +174,11 @@ class Executable(Exportable):
                     f"a bet of {most / 100:,.2f} is above {MAX_STAKE:,}, the largest stake: state one with stake="
                 )
             return (self._scored["stake"] * times).round().cast(pl.Int64).clip(1, 100 * MAX_STAKE)
-        return pl.repeat(max(round(100 * self.stake * times), 1), self._scored.height, dtype=pl.Int64, eager=True)
+        return pl.repeat(self._cents(times), self._scored.height, dtype=pl.Int64, eager=True)
+
+    def _cents(self, times: float = 1.0) -> int:
+        """Return the stated stake in cents, times a factor."""
+        return max(round(100 * self.stake * times), 1)
 
     @property
     def unscored(self) -> dict[str, int]:
@@ -181,19 +189,29 @@ class Executable(Exportable):
         return found | ({"at_close": late} if late else {})
 
     @cached_property
-    def _offers(self) -> list[tuple[pl.Series, Offers]]:
-        return [] if self.why else list(_offers(self.source, self._scored.select(*ORDERS), quoted=self.basis == QUOTED))
+    def _held(self) -> BoundedCache[tuple[pl.Series, Offers]]:
+        """Offers by shard. What it drops is read again, as the offers of a large pack may not fit in memory."""
+        return BoundedCache(_HELD_ROWS, lambda found: found[1].odds_milli.size)
 
-    def _fills(self, stakes: pl.Series, delay_s: float) -> pl.DataFrame:
-        """Return ``FILLS`` with ``seq``, in order of ``seq``."""
-        delay_ms, max_age_ms, seqs = round(1000 * delay_s), round(1000 * self.max_age_s), self._scored["seq"]
-        parts = [
-            taken(
-                offers, stake_cents=stakes.gather(seqs.search_sorted(own)).to_numpy(), delay_ms=delay_ms, max_age_ms=max_age_ms
-            ).insert_column(0, own)
-            for own, offers in self._offers
-        ]
-        return pl.concat(parts).sort("seq")
+    def _offers(self) -> Iterator[tuple[pl.Series, Offers]]:
+        """Yield the offers of some fixtures at a time, with the ``seq`` of their orders."""
+        wanted, orders, gaps = {*self._scored["fixture_id"]}, self._scored.select(*ORDERS), _gaps(self.source)
+        for shard in shards_of((one for one in self.source.pack.manifest.fixtures if one.fixture_id in wanted), 2):
+            own = orders.filter(pl.col("fixture_id").is_in([fixture.fixture_id for fixture in shard]))
+            make = partial(_offers, self.source, own, gaps, quoted=self.basis == QUOTED)
+            yield self._held.get(shard[0].fixture_id, make)
+
+    def _fills(self, points: Sequence[tuple[pl.Series, float]]) -> list[pl.DataFrame]:
+        """Return ``FILLS`` with ``seq``, in order of ``seq``, for each pair of stakes and delay."""
+        max_age_ms, seqs = round(1000 * self.max_age_s), self._scored["seq"]
+        parts: list[list[pl.DataFrame]] = [[] for _ in points]
+        for own, offers in self._offers() if points else ():
+            place = seqs.search_sorted(own)
+            for found, (stakes, delay_s) in zip(parts, points, strict=True):
+                size, delay_ms = stakes.gather(place).to_numpy(), round(1000 * delay_s)
+                fills = taken(offers, stake_cents=size, delay_ms=delay_ms, max_age_ms=max_age_ms)
+                found.append(fills.insert_column(0, own))
+        return [pl.concat(found).sort("seq") for found in parts]
 
     @cached_property
     def _results(self) -> pl.DataFrame:
@@ -207,15 +225,14 @@ class Executable(Exportable):
     def _places(self) -> tuple[Ints, Ints]:
         """Numbers of the agent's market and of its side, of each order."""
         market, side = (
-            (pl.struct(names).rank("dense").cast(pl.Int64) - 1).alias(names[-1])
-            for names in (["agent_id", *_SIDE[:2]], ["agent_id", *_SIDE])
+            self._scored.select(pl.struct("agent_id", *names).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+            for names in (_SIDE[:2], _SIDE)
         )
-        found = self._scored.select(market, side)
-        return found.to_series(0).to_numpy(), found.to_series(1).to_numpy()
+        return market, side
 
-    def _valued(self, stakes: pl.Series, delay_s: float) -> pl.DataFrame:
-        """Return the fills with profits in cents: before and after commission expected at the close, and after it settled."""
-        fills, close = self._fills(stakes, delay_s), self._scored["close_prob_bps"].to_numpy() / 10_000
+    def _valued(self, fills: pl.DataFrame) -> pl.DataFrame:
+        """Return fills with profits in cents: before and after commission expected at the close, and after it settled."""
+        close = self._scored["close_prob_bps"].to_numpy() / 10_000
         stake, payout = fills["filled_cents"].cast(pl.Float64).to_numpy(), fills["payout"].to_numpy() / 1000
         bets = Fills(*self._places, stake, payout, fills["uncertain"].to_numpy())
         odds = pl.lit(pl.Series(payout / np.where(stake > 0, stake, 1)))
@@ -232,7 +249,7 @@ class Executable(Exportable):
         if self.why:
             return pl.DataFrame(schema=EXECUTABLE)
         scored, stakes = self._scored, self._stakes()
-        now, later = self._valued(stakes, 0), self._valued(stakes, self.delay_s)
+        now, later = map(self._valued, self._fills([(stakes, 0), (stakes, self.delay_s)]))
         filled = pl.col("filled_cents") > 0
         price = pl.when(filled).then(1e7 * pl.col("filled_cents") / pl.col("payout"))
         steps = {
@@ -275,8 +292,7 @@ class Executable(Exportable):
         for (step, per), (bps, pct) in self.means.items():
             counts = self.frame if step != "settled" else self.frame.filter(pl.col("result").is_not_null())
             staked = counts["taken_stake_filled" if (step, per) == ("taken", "filled") else stakes[per]].sum()
-            numbers = (bps.mean, bps.low, bps.high, pct.mean, pct.low, pct.high)
-            rows.append((step, per, bps.n, bps.n_clusters, staked, *numbers))
+            rows.append((step, per, bps.n, bps.n_clusters, staked, bps.mean, bps.low, bps.high, pct.mean, pct.low, pct.high))
         return pl.DataFrame(rows, schema=SUMMARY, orient="row")
 
     @cached_property
@@ -300,18 +316,21 @@ class Executable(Exportable):
             ``stake`` or ``times_stake``; ``filled``, the share of the stakes; and in bps of probability, per stake ordered
             ``mean_bps, low_bps, high_bps``, and per stake filled ``filled_bps, filled_low, filled_high``.
         """
-        size = 1.0 if self.own_stakes else self.stake
-        points = [(size * times, float(times), self.delay_s) for times in STAKES if 0.01 <= self.stake * times <= MAX_STAKE]
+        points = [
+            (float(times) if self.own_stakes else self._cents(times) / 100, float(times), self.delay_s)
+            for times in STAKES
+            if self.own_stakes or 0.01 <= self.stake * times <= MAX_STAKE
+        ]
         return self._curve("times_stake" if self.own_stakes else "stake", points if self.basis == DEPTH else [])
 
     def _curve(self, name: str, points: list[tuple[float, float, float]]) -> pl.DataFrame:
         rows = []
-        for value, times, delay_s in points if not self.why else ():
-            stakes = self._stakes(times)
-            fills = self._valued(stakes, delay_s)
-            filled, ordered = (fills["filled_cents"] / 100, stakes / 100)
+        points = [] if self.why else points
+        wanted = [(self._stakes(times), delay_s) for _, times, delay_s in points]
+        for (value, _, _), (stakes, _), fills in zip(points, wanted, map(self._valued, self._fills(wanted)), strict=True):
+            filled, ordered, own = fills["filled_cents"] / 100, stakes / 100, self._scored["fixture_id"]
             bps = fills.select(pl.when(pl.col("filled_cents") > 0).then(1e7 * pl.col("net") / pl.col("payout"))).to_series()
-            means = _ordered_and_filled(bps, filled, ordered, self._scored["fixture_id"], self.level)
+            means = _per_ordered(bps, filled, ordered, own, self.level), weighted_mean(bps, filled, own, level=self.level)
             rows.append((value, _part(filled, ordered), *(number for one in means for number in (one.mean, one.low, one.high))))
         names = ("filled", "mean_bps", "low_bps", "high_bps", "filled_bps", "filled_low", "filled_high")
         return pl.DataFrame(rows, schema=dict.fromkeys((name, *names), pl.Float64), orient="row")
@@ -329,7 +348,7 @@ class Executable(Exportable):
         if got.mean is not None:
             each = f"{_text(got)} for each stake filled, {_text(ordered)} for each ordered" if part < 1 else _text(got)
             money = f"taken and after commission {each}, an edge of {_text(edge, '%')}"
-        size = "their own stakes" if self.own_stakes else f"{self.stake:g}"
+        size = "their own stakes" if self.own_stakes else _units(self._cents() / 100)
         return (
             f"{counted(self.frame.height, 'order')} of {size}, {self.delay_s:g} s after the decision"
             f"{'' if self.basis == DEPTH else f' ({QUOTED})'}, {share(part)} "
@@ -342,7 +361,7 @@ class Executable(Exportable):
             "rule": RULE,
             "basis": self.basis or None,
             "why": self.why or None,
-            "stake": self.stake,
+            "stake": None if self.own_stakes else self._cents() / 100,
             "delay_s": self.delay_s,
             "commission": str(self.charges),
             "commission_source": self.charges.source or None,
@@ -389,14 +408,10 @@ def listed_values(found: Executable) -> dict[str, object]:
         "unscored": sum(found.unscored.values()),
         "crossed": int(found.frame["crossed"].sum()),
         "curves": [
-            _drawn(curve, name, f"After commission, per stake ordered, by {what}")
-            for curve, name, what in (
-                (found.delays, "delay_s", "seconds of delay"),
-                (
-                    found.stakes,
-                    "times_stake" if found.own_stakes else "stake",
-                    "times the stake" if found.own_stakes else "stake",
-                ),
+            _drawn(curve, f"After commission, per stake ordered, by {what}")
+            for curve, what in (
+                (found.delays, "seconds of delay"),
+                (found.stakes, "times the stake" if found.own_stakes else "stake"),
             )
             if curve.height > 1
         ],
@@ -406,9 +421,13 @@ def listed_values(found: Executable) -> dict[str, object]:
     }
 
 
-def _drawn(curve: pl.DataFrame, name: str, title: str) -> Html:
+def _drawn(curve: pl.DataFrame, title: str) -> Html:
     columns = (curve[column].to_list() for column in ("mean_bps", "low_bps", "high_bps"))
-    return band_line([f"{value:g}" for value in curve[name]], *columns, title=title)
+    return band_line([_units(value) for value in curve.to_series(0)], *columns, title=title)
+
+
+def _units(value: float) -> str:
+    return f"{value:,.10g}"
 
 
 def _text(mean: Estimate, unit: str = "bps") -> str:
@@ -420,21 +439,15 @@ def _part(filled: pl.Series, ordered: pl.Series) -> float:
     return float(filled.sum()) / float(ordered.sum())
 
 
-def _offers(run: Run, orders: pl.DataFrame, *, quoted: bool) -> Iterator[tuple[pl.Series, Offers]]:
-    """Yield the offers of some fixtures at a time, with the ``seq`` of their orders."""
-    pack, gaps = run.pack, _gaps(run)
-    for shard in shards_of(pack.manifest.fixtures, 2):
-        own = orders.filter(pl.col("fixture_id").is_in([fixture.fixture_id for fixture in shard]))
-        if own.is_empty():
-            continue
-        ids = own["fixture_id"].unique().sort().to_list()
-        whole = pack.tape(ids)
-        tape = whole.at_source(run.window.close_source)
-        if quoted:
-            ladders = quoted_ladders(tape, None if whole.books is None else whole.books.collect())
-        else:
-            ladders = pack.ladders(ids).collect()
-        yield own["seq"], offers_of(tape, ladders, own, gaps)
+def _offers(run: Run, orders: pl.DataFrame, gaps: Gaps, *, quoted: bool) -> tuple[pl.Series, Offers]:
+    ids = orders["fixture_id"].unique().sort().to_list()
+    whole = run.pack.tape(ids)
+    tape = whole.at_source(run.window.close_source)
+    if quoted:
+        ladders = quoted_ladders(tape, None if whole.books is None else whole.books.collect())
+    else:
+        ladders = run.pack.ladders(ids).collect()
+    return orders["seq"], offers_of(tape, ladders, orders, gaps)
 
 
 def _gaps(run: Run) -> Gaps:
@@ -450,14 +463,11 @@ def _gaps(run: Run) -> Gaps:
     return found
 
 
-def _ordered_and_filled(
-    values: pl.Series, filled: pl.Series, ordered: pl.Series, fixtures: pl.Series, level: float
-) -> tuple[Estimate, Estimate]:
-    """Return the means per stake ordered, where what is not filled counts as 0, and per stake filled."""
+def _per_ordered(values: pl.Series, filled: pl.Series, ordered: pl.Series, fixtures: pl.Series, level: float) -> Estimate:
+    """Return the mean per stake ordered, where what is not filled counts as 0."""
     frame = pl.DataFrame({"value": values, "filled": filled, "ordered": ordered})
     counted_in = pl.when(pl.col("filled") > 0).then(pl.col("value") * pl.col("filled") / pl.col("ordered")).otherwise(0.0)
-    whole = frame.select(counted_in).to_series()
-    return weighted_mean(whole, ordered, fixtures, level=level), weighted_mean(values, filled, fixtures, level=level)
+    return weighted_mean(frame.select(counted_in).to_series(), ordered, fixtures, level=level)
 
 
 def _means(frame: pl.DataFrame, level: float) -> Iterator[tuple[tuple[str, str], tuple[Estimate, Estimate]]]:
@@ -469,7 +479,7 @@ def _means(frame: pl.DataFrame, level: float) -> Iterator[tuple[tuple[str, str],
         bps, pct = (
             # at the line, everything that is ordered counts
             (
-                _ordered_and_filled(values, stake if step == "line" else filled, stake, rows["fixture_id"], level)[0],
+                _per_ordered(values, stake if step == "line" else filled, stake, rows["fixture_id"], level),
                 weighted_mean(values, filled, rows["fixture_id"], level=level),
             )
             for values in (rows[f"{step}_bps"], rows[f"{step}_pct"])

@@ -20,7 +20,7 @@ from clvlab.base.parallel import Work, parallel_map
 from clvlab.errors import ArgumentError, PackFormatError, SourceError
 from clvlab.law.tape import Tape
 from clvlab.packs.files import file_sha256
-from clvlab.packs.manifest import PackManifest, SourceFile, pack_id_of
+from clvlab.packs.manifest import LADDERS_FILE, PackManifest, SourceFile, pack_id_of
 from clvlab.packs.quality import Quality, QualityAccount, RefusedRows
 from clvlab.packs.writer import PackWriter
 from clvlab.sources.archives import Archives, archives_in, is_archive
@@ -199,7 +199,7 @@ def import_files(
                 sources=None if result.keep_raw else sources,
                 margin_fallbacks=result.account.margin_fallbacks or None,
             )
-            if options.ladders and not writer.has_ladders:
+            if options.ladders and LADDERS_FILE not in writer.files:
                 some = ", ".join(sorted(files)[:5])
                 raise SourceError(f"no offer with a size is in {some}: a file without depth has no ladders, leave ladders out")
             written = writer.finish(manifest, files if result.keep_raw else {}, result.results, report)

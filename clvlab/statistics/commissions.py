@@ -97,7 +97,7 @@ def commission_of(stated: float | str) -> Commission:
         return VENUES[stated]
     try:
         rate = float("nan" if isinstance(stated, bool) else stated)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         rate = float("nan")
     if not 0 <= rate < 1:
         raise StatisticsError(

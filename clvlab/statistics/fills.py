@@ -148,21 +148,17 @@ def offers_of(tape: Tape, ladders: pl.DataFrame, orders: pl.DataFrame, gaps: Gap
     StatisticsError
         An order is in a series that the tape does not have, or the tape is too large for one index.
     """
-    sides = _SIDE
     series = tape.series.with_row_index("series").with_columns(market=pl.struct("fixture_id", "market_key").rle_id())
-    placed = orders.with_row_index("place").join(series, on=sides, how="left", maintain_order="left")
+    placed = orders.with_row_index("place").join(series, on=_SIDE, how="left", maintain_order="left")
     if placed["series"].null_count():
-        missing = placed.filter(pl.col("series").is_null()).select(*sides).row(0)
+        missing = placed.filter(pl.col("series").is_null()).select(*_SIDE).row(0)
         raise StatisticsError(f"an order is in a series that the tape does not have: {missing}")
     of, market_of = (ints_of(series[name].cast(pl.Int64)) for name in ("series", "market"))
     wanted = np.zeros(series["market"].n_unique(), dtype=np.bool_)
     wanted[ints_of(placed["market"].cast(pl.Int64))] = True
 
     # 1. the ladders of the orders' markets, with numbers for their series
-    starts = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in sides)
-    first = ladders.select(starts).to_series()
-    numbers = ladders.filter(first).select(*sides).join(series, on=sides, how="left", maintain_order="left")["series"]
-    number = ints_of(numbers.cast(pl.Int64))[np.cumsum(first.to_numpy()) - 1] if ladders.height else np.empty(0, np.int64)
+    number = series_of(tape, ladders)
     kept = (number >= 0) & wanted[take(market_of, number, 0)]
     rows, number = ladders.filter(pl.Series(kept)), number[kept]
     level, ladder_ms = ints_of(rows["level"].cast(pl.Int64)), ints_of(rows["ts_ms"])
@@ -198,6 +194,20 @@ def offers_of(tape: Tape, ladders: pl.DataFrame, orders: pl.DataFrame, gaps: Gap
         tape.rows["suspended"].to_numpy(), tape.rows["in_running"].to_numpy(),
         ladder, odds_milli, stake_cents, has_depth, _Times(known, base_ms, bits), _gaps_of(placed, gaps or {}),
     )  # fmt: skip
+
+
+def series_of(tape: Tape, rows: pl.DataFrame) -> Ints:
+    """Return the number of each row's series on a tape, of rows sorted by side; ``NONE`` without ticks."""
+    sides, place = _sides_of(rows)
+    series = sides.join(tape.series.with_row_index("series"), on=_SIDE, how="left", maintain_order="left")["series"]
+    return ints_of(series.cast(pl.Int64))[place]
+
+
+def _sides_of(rows: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
+    """Return the sides of rows that are sorted by side, and the place of each row's side among them."""
+    starts = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in _SIDE)
+    first = rows.select(starts).to_series()
+    return rows.filter(first).select(*_SIDE), np.cumsum(first.to_numpy()) - 1
 
 
 def _gaps_of(orders: pl.DataFrame, gaps: Gaps) -> tuple[tuple[Ints, Ints, Bools], ...]:
@@ -338,44 +348,39 @@ def quoted_ladders(tape: Tape, books: pl.DataFrame | None = None) -> pl.DataFram
     Parameters
     ----------
     tape
-        Ticks with ``odds_milli``, which count unless there are books.
+        Ticks with ``odds_milli``, which count on sides that no book prices.
     books
-        ``BOOKS`` of the same fixtures: of these, the best open price of each side at each time.
+        ``BOOKS`` of the same fixtures: of these, the best open price of each side at each time, on sides that a book prices.
     """
-    names = _SIDE
-    if books is None:
-        series = tape.series.with_row_index("series").select("series", *names)
-        rows = tape.rows.join(series, on="series", maintain_order="left").select(*names, "ts_ms", "odds_milli", "suspended")
-        best = rows.unique([*names, "ts_ms"], keep="last", maintain_order=True).with_columns(
-            odds_milli=pl.when(~pl.col("suspended")).then("odds_milli")
-        )
-    else:
-        best = _best_of_books(books)
+    series = tape.series.with_row_index("series").select("series", *_SIDE)
+    rows = tape.rows.join(series, on="series", maintain_order="left").select(*_SIDE, "ts_ms", "odds_milli", "suspended")
+    best = rows.unique([*_SIDE, "ts_ms"], keep="last", maintain_order=True).select(
+        *_SIDE, "ts_ms", odds_milli=pl.when(~pl.col("suspended")).then("odds_milli")
+    )
+    if books is not None:
+        priced = books.filter(pl.col("odds_milli").is_not_null()).select(_SIDE).unique()
+        of_books = _best_of_books(books).select(best.columns).join(priced, on=_SIDE, how="semi")
+        best = pl.concat([best.join(priced, on=_SIDE, how="anti"), of_books.cast(best.schema)])
     return best.select(
-        *names, "ts_ms", "odds_milli", level=pl.lit(0, pl.Int8),
+        *_SIDE, "ts_ms", "odds_milli", level=pl.lit(0, pl.Int8),
         stake_cents=pl.when(pl.col("odds_milli").is_not_null()).then(pl.lit(UNKNOWN_SIZE)),
-    ).sort(*names, "ts_ms")  # fmt: skip
+    ).sort(*_SIDE, "ts_ms")  # fmt: skip
 
 
 def _best_of_books(books: pl.DataFrame) -> pl.DataFrame:
     """Return the best open price of each side at each time of a message, null without one."""
-    starts = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in _SIDE)
-    first = books.select(starts).to_series()
-    series = np.cumsum(first.to_numpy()) - 1
+    sides, series = _sides_of(books)
     ts_ms, numbers = ints_of(books["ts_ms"]), books["book"].cast(pl.Categorical).to_physical()
     base_ms = int(ts_ms.min(initial=2**62))
     bits = max(int(ts_ms.max(initial=0)) - base_ms, 0).bit_length() + 1
     key, event = np.unique((series << bits) | (ts_ms - base_ms), return_inverse=True)
-    # a row for each message of a side and a column for each book; of two messages at one time the last one counts
-    book = np.unique(ints_of(numbers), return_inverse=True)[1]
-    row = np.full((len(key), int(book.max(initial=-1)) + 1), -1)
-    row[event, book] = np.arange(books.height)
-    row = np.maximum.accumulate(row, axis=0)  # sides follow each other, so a row of another side is an earlier row
-    of = key >> bits
     odds = np.where(books["suspended"].to_numpy(), 0, np.maximum(ints_of(books["odds_milli"]), 0))
-    best = np.where((row >= 0) & (take(series, row.ravel(), -1).reshape(row.shape) == of[:, None]), odds[row], 0).max(
-        1, initial=0
-    )
-    frame = pl.DataFrame({"ts_ms": (key & (2**bits - 1)) + base_ms, "odds_milli": best})
-    names: pl.DataFrame = books.filter(first).select(*_SIDE)[of]
-    return names.hstack(frame).with_columns(odds_milli=pl.when(pl.col("odds_milli") > 0).then("odds_milli"))
+    of, best = key >> bits, np.zeros(len(key), dtype=np.int64)
+    by_book = np.argsort(ints_of(numbers), kind="stable")
+    for own in np.split(by_book, np.flatnonzero(changes(ints_of(numbers)[by_book]))[1:]):  # a matrix of all may not fit
+        row = np.full(len(key), -1)
+        row[event[own]] = own  # of two messages at one time the last one counts
+        row = np.maximum.accumulate(row)  # sides follow each other, so a row of another side is an earlier row
+        best = np.maximum(best, np.where(take(series, row, -1) == of, take(odds, row, 0), 0))
+    columns = {"ts_ms": (key & (2**bits - 1)) + base_ms, "odds_milli": _nulls(np.where(best > 0, best, NONE))}
+    return sides.select(pl.all().gather(of)).hstack(pl.DataFrame(columns))

@@ -3,13 +3,19 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
 
+import clvlab as cl
+from clvlab.arena.packs import open_pack
 from clvlab.cli.options import params_of
 from clvlab.cli.search import _spelt
 from clvlab.errors import UnknownRunError
 from clvlab.report.run_list import find_run
+from clvlab.runs.execute import execute
+from clvlab.runs.run_folder import FolderRecorder
+from clvlab.runs.spec import backtest_spec
 from tests.commands import clvlab
 
 SIGNATURES = "cryptography.hazmat.primitives.asymmetric.ed25519"
@@ -178,6 +184,23 @@ def test_a_report_says_what_taking_offers_would_have_paid(made):
     assert told["executable"]["commission"].startswith("kalshi")
     assert clvlab(folder, "report", ids[1][:12], "--commission", "kalshi")[0] == 2
     assert "0.01 to 10,000,000" in clvlab(folder, "report", ids[1][:12], "--stake", "0")[2]
+
+
+def test_a_report_on_a_run_of_several_agents_is_on_the_one_that_is_named(tmp_path):
+    own, other = (backtest_spec(open_pack("starter"), name) for name in ("cumulative-drift", "baseline"))
+    both = replace(own, agents=[*own.agents, *other.agents])
+    execute(both, FolderRecorder(tmp_path / "runs", lambda: 1_800_000_000_000), lambda *_: None)
+
+    missing = clvlab(tmp_path, "report", "latest", "--stake", "10")
+    assert missing[0] != 0
+    assert "has 2 agents: name one of baseline, cumulative-drift with --agent-id" in missing[2]
+    assert "has no agent 'nobody'" in clvlab(tmp_path, "report", "latest", "--agent-id", "nobody")[2]
+    for name in ("cumulative-drift", "baseline"):
+        code, out, err = clvlab(tmp_path, "report", "latest", "--agent-id", name, "--stake", "10", "--json")
+        assert code == 0, err
+        alone, said = cl.backtest("starter", name), json.loads(out)
+        assert said["executable"]["summary"] == alone.executable(stake=10).summary.to_dicts()
+        assert said["metrics"] == alone.report["metrics"]
 
 
 def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch):

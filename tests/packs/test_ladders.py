@@ -1,6 +1,7 @@
 import hashlib
 import json
 import struct
+import tracemalloc
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -225,6 +226,19 @@ def test_rows_that_can_not_be_are_refused(rule):
 
     with pytest.raises(PackFormatError, match=rule):
         check_ladders(sorted_ladders(pl.concat([BROKEN[rule].cast(LADDERS), frame(*GOOD, fixture=2)])), tape)
+
+
+def test_the_memory_of_the_check_does_not_grow_with_the_levels():
+    tape = Tape.from_ticks(ticks((1,)), pl.DataFrame({"fixture_id": [1], "kickoff_ts_ms": [None]}))
+    peaks = []
+    for levels in (2, 100):
+        often = [(0, second, 5000 - second % 2, 9) for second in range(20_000)]
+        rows = frame(*often, *((level, 0, 4000 - level, 9) for level in range(1, levels)))
+        tracemalloc.start()
+        check_ladders(rows, tape, levels)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2 * peaks[0]
 
 
 def test_a_level_without_an_offer_may_come_back(tmp_path):

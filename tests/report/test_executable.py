@@ -35,7 +35,11 @@ def deep(monkeypatch, run, size=5000, levels=3):
         for level in range(levels)
     ]
     found = pl.concat(levels).select(*LADDERS).sort("fixture_id", "market_key", "side", "level", "ts_ms")
-    monkeypatch.setattr(type(run.pack), "has_ladders", True)
+    own = run.pack.manifest
+    fixtures = tuple(one.model_copy(update={"ladders_digest": "sha256:" + 64 * "0"}) for one in own.fixtures)
+    monkeypatch.setitem(
+        vars(run.pack), "manifest", own.model_copy(update={"ladders": levels[-1]["level"][0] + 1, "fixtures": fixtures})
+    )
     monkeypatch.setattr(
         type(run.pack), "ladders", lambda _, ids=None: found.lazy().filter(pl.col("fixture_id").is_in(ids)), raising=False
     )
@@ -90,6 +94,48 @@ def test_without_prices_there_is_nothing_and_it_says_why(tmp_path):
     assert found.facts()["basis"] is None
 
 
+@pytest.mark.parametrize(("priced", "basis"), [(False, ""), (True, "quoted price, size unknown")])
+def test_books_without_prices_are_no_offers(tmp_path, priced, basis):
+    ticks, books = frames(1)
+    none = pl.lit(None, pl.Int32)
+    ticks = ticks if priced else ticks.with_columns(odds_milli=none)
+    write_pack(ticks, manifest(), tmp_path / "booked", books=books.with_columns(odds_milli=none))
+
+    found = cl.backtest(tmp_path / "booked", "baseline", policy=PolicyEnvelope(require_quote=False)).executable(delay_s=0)
+
+    assert found.basis == basis
+    if priced:  # the price of the ticks, as no book says one
+        assert found.counts == {"filled": found.frame.height}
+        odds = found._scored["odds_milli"] / 1000
+        assert found.frame["odds"].to_list() == pytest.approx(odds.to_list())
+    else:
+        assert "has neither offers nor prices" in found.line
+
+
+def test_a_side_that_no_book_prices_has_the_price_of_its_ticks(tmp_path):
+    ticks, books = frames(1)
+    write_pack(ticks, manifest(), tmp_path / "booked", books=books.filter(pl.col("fixture_id") == 1))
+
+    found = cl.backtest(tmp_path / "booked", "baseline", policy=PolicyEnvelope(require_quote=False)).executable(delay_s=0)
+
+    others = found.frame.filter(pl.col("fixture_id") != 1)
+    assert others.height
+    assert set(others["outcome"]) == {"filled"}
+
+
+@pytest.mark.parametrize(
+    ("stake", "said"),
+    [(10_000_000, "10,000,000"), (1_234_567, "1,234,567"), (10.5, "10.5"), (0.015, "0.02"), (33.333, "33.33")],
+)
+def test_the_stake_that_is_said_is_the_one_that_is_ordered(booked, stake, said):
+    found = booked.executable(stake=stake)
+
+    assert f"orders of {said}, " in found.line
+    ordered = found.frame["stake"].unique().to_list()
+    assert [found.facts()["stake"]] == ordered
+    assert all(round(100 * value) / 100 == value for value in found.stakes["stake"])
+
+
 def test_books_are_taken_at_the_best_of_their_prices(tmp_path):
     write_booked(tmp_path / "booked")
     found = cl.backtest(tmp_path / "booked", "baseline").executable(delay_s=0)
@@ -115,6 +161,32 @@ def test_depth_is_taken_level_by_level_and_stakes_have_a_curve(booked):
     assert "CLV at the line" in large.line
 
 
+def test_fixtures_without_depth_among_others_are_quoted_if_no_order_has_depth(tmp_path):
+    ticks, _ = frames(1)
+    own, policy = manifest(), PolicyEnvelope(require_quote=False)
+    first = pl.col("fixture_id") == 1
+    row = ticks.filter(first, ~pl.col("suspended")).head(1)
+    ladders = row.select(
+        "fixture_id", "market_key", "side", "ts_ms", "odds_milli", level=pl.lit(0, pl.Int8), stake_cents=pl.lit(1, pl.Int64)
+    ).select(*LADDERS)
+    for name, part, fixtures in (
+        ("deep", ticks.filter(first), own.fixtures[:1]),
+        ("bare", ticks.filter(~first), own.fixtures[1:]),
+    ):
+        described = own.model_copy(update={"pack_id": name, "fixtures": fixtures})
+        write_pack(part, described, tmp_path / name, ladders=ladders if name == "deep" else None)
+    both = cl.concat([tmp_path / "deep", tmp_path / "bare"])
+
+    whole, bare = (
+        cl.backtest(one, "baseline", policy=policy).executable(delay_s=0) for one in (both, both.where(fixtures=[2, 3]))
+    )
+
+    assert whole.basis == "depth"
+    assert whole.counts["no_depth"] >= bare.frame.height > 0
+    assert bare.basis == "quoted price, size unknown"
+    assert bare.counts == {"filled": bare.frame.height}
+
+
 def test_unfilled_stakes_count_as_zero_per_stake_ordered(booked):
     found = booked.executable(stake=300, delay_s=0)
     frame = found.frame
@@ -132,7 +204,8 @@ def test_unfilled_stakes_count_as_zero_per_stake_ordered(booked):
     [
         {"stake": 0}, {"stake": -1}, {"stake": True}, {"stake": float("nan")}, {"stake": 10**8}, {"stake": "10"},
         {"delay_s": -1}, {"delay_s": 3601}, {"delay_s": None}, {"max_age_s": 0}, {"commission": 1}, {"commission": "bet"},
-        {"level": 1},
+        {"level": 1}, {"stake": 10**400}, {"delay_s": 10**400}, {"max_age_s": 10**400}, {"commission": 10**400},
+        {"commission": -(10**400)}, {"stake": float("inf")}, {"delay_s": float("nan")},
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused_before_any_work(setting):
@@ -200,6 +273,25 @@ def test_the_interval_of_a_mean_per_stake_filled_covers_the_truth():
         found = weighted_mean(pl.Series(value), pl.Series(filled), pl.Series(fixture))
         hits += found.low <= truth <= found.high
     assert 0.925 < hits / runs < 0.975
+
+
+@pytest.mark.parametrize("room", [0, 3_000, 10**9])
+def test_a_pack_of_several_shards_is_read_again_and_gives_the_same(booked, monkeypatch, room):
+    whole = booked.executable(stake=120, commission=0.05)
+    held = (whole.frame, whole.summary, whole.delays, whole.stakes)
+    monkeypatch.setattr(executable, "_HELD_ROWS", room)
+    monkeypatch.setattr(executable, "shards_of", lambda fixtures, _: ((one,) for one in fixtures))
+
+    apart = booked.executable(stake=120, commission=0.05)
+
+    assert all(
+        one.equals(other) for one, other in zip(held, (apart.frame, apart.summary, apart.delays, apart.stakes), strict=True)
+    )
+    fixtures = apart.frame["fixture_id"].unique().to_list()
+    assert len(fixtures) > 1
+    kept = [one for one in fixtures if one in apart._held]
+    assert (len(kept) == len(fixtures)) == (room == 10**9)
+    assert sum(apart._held.get(one, dict)[1].odds_milli.size for one in kept) <= room
 
 
 def test_an_order_in_a_gap_of_the_capture_is_unknown(booked, monkeypatch):

@@ -1,3 +1,4 @@
+import tracemalloc
 from fractions import Fraction
 from random import Random
 
@@ -169,6 +170,20 @@ def test_quoted_prices_are_ladders_of_one_level_of_unknown_size():
     assert found["filled_cents"].to_list() == [10**9, 0]
     assert found["payout"][0] == 1950 * 10**9
     assert found["outcome"].to_list() == ["filled", "suspended"]
+
+
+def test_the_memory_of_the_best_of_books_does_not_grow_with_their_number():
+    events = pl.DataFrame({"ts_ms": range(5_000)}).with_columns(
+        fixture_id=1, market_key=pl.lit("M"), side=pl.lit("a"), tick_seq="ts_ms", odds_milli=2000, suspended=False
+    )
+    tape, peaks = Tape.from_ticks(frames(1)[0], pl.DataFrame({"fixture_id": [1, 2, 3], "kickoff_ts_ms": [None] * 3})), []
+    for books in (2, 500):
+        rows = events.with_columns(book=pl.format("book {}", pl.col("ts_ms") % books)).sort("book", "tick_seq")
+        tracemalloc.start()
+        quoted_ladders(tape, rows)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2 * peaks[0]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clvlab.base.files import MAX_KEYS_BYTES, file_bytes
-from clvlab.errors import BundleError, EvidenceError
+from clvlab.errors import BundleError, EvidenceError, UnknownAgentError
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
 from clvlab.proof.canonical import canonical
@@ -25,6 +25,17 @@ if TYPE_CHECKING:  # imported where it is used, so that a first verification wai
     from clvlab.api.runs import LogCommitment
     from clvlab.log.bundles import Trust
     from clvlab.log.seats import TickViews
+    from clvlab.runs.run import Run
+
+
+def part_of(whole: Run, agent_id: str | None, how: str = "") -> Run:
+    """Return a run reduced to one agent, which is to be named if there are several: their means are no mean of one."""
+    own = [agent["agent_id"] for agent in whole.started["agents"]]
+    named = own[0] if agent_id is None and len(own) == 1 else agent_id
+    if named not in own:
+        missing = f"has {len(own)} agents" if named is None else f"has no agent {named!r:.200}"
+        raise UnknownAgentError(f"run {whole.run_id} {missing}: name one of {', '.join(own)}{how}")
+    return whole if len(own) == 1 else whole.part(named)
 
 
 def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:

@@ -133,7 +133,6 @@ class Seats:
         self._now = steady or SteadyClock(clock)
         self._tapes: BoundedCache[SeatTape] = BoundedCache(_TAPES_BYTES, lambda tape: tape.size_bytes)
         self._seats: BoundedCache[_Seat] = BoundedCache(_SEATS, lambda known: 1)  # noqa: ARG005
-        self._logged: dict[str, tuple[int, int]] = {}  # a hint: ticks and time of the newest head in the log
         self._acts: GroupCommit[_Act, SeatAnswer] = GroupCommit(self._commit, self.sweep)
 
     def start(self) -> None:

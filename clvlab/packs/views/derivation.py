@@ -135,6 +135,7 @@ def derived(derivation: Derivation, manifest: PackManifest, files: PackFiles) ->
         "results_sha256": None,
         "quality_sha256": None,
         "books_sha256": None,
+        "ladders_sha256": None,
     }
     present = {fixture.fixture_id for fixture in manifest.fixtures}
     parents = derivation.parents[:1] if derivation.kind is DerivationKind.JOIN else derivation.parents

@@ -214,7 +214,7 @@ async def executable(
 ) -> ExecutableResponse:
     """Read what the scored decisions of an agent would have paid by taking offers, level by level. It is no score."""
     how = {"stake": stake, "delay_s": delay_s, "commission": commission, "max_age_s": max_age_s}
-    key = f"executable {run_id} {agent_id} {how}"
+    key = f"executable {run_id} {agent_id!r} {how}"
     return await pool.share(key, application.backtests.executable, run_id, agent_id, **how)  # type: ignore[arg-type]
 
 
