@@ -12,16 +12,17 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
+def reported(tmp_path, module, options):
+    """The report of a benchmark that must succeed."""
     report = tmp_path / "report.json"
-    sizes = ["--ticks", "20000", "--decisions", "500", "--rounds", "1", "--here"]
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks", *sizes, "--json", str(report)], cwd=ROOT, capture_output=True, text=True
-    )
-
+    command = [sys.executable, "-m", module, *options.split(), "--json", str(report)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(report.read_bytes())
+    return json.loads(report.read_bytes())
+
+
+def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
+    said = reported(tmp_path, "tests.benchmarks", "--ticks 20000 --decisions 500 --rounds 1 --here")
     assert said["notes"] == []
     assert {figure["job"].partition(",")[0] for figure in said["figures"]} == {
         "replay",
@@ -60,15 +61,7 @@ def test_the_benchmark_command_reports_every_job_and_its_jobs_agree(tmp_path):
 
 @whole_only
 def test_the_benchmark_of_the_service_reports_every_job(tmp_path):
-    report = tmp_path / "report.json"
-    sizes = ["--seconds", "0.2", "--rounds", "1", "--clients", "2", "--messages", "100", "--fixtures", "8"]
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.http", *sizes, "--json", str(report)], cwd=ROOT, capture_output=True, text=True
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(report.read_bytes())
+    said = reported(tmp_path, "tests.benchmarks.http", "--seconds 0.2 --rounds 1 --clients 2 --messages 100 --fixtures 8")
     assert {figure["job"].partition(",")[0] for figure in said["figures"]} == {
         "healthz",
         "leaderboard",
@@ -85,17 +78,7 @@ def test_the_benchmark_of_the_service_reports_every_job(tmp_path):
 
 @whole_only
 def test_the_benchmark_of_imports_reports_every_job(tmp_path):
-    report = tmp_path / "report.json"
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.imports", "--scale", "0.01", "--rounds", "1", "--json", str(report)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    figures = json.loads(report.read_bytes())["figures"]
+    figures = reported(tmp_path, "tests.benchmarks.imports", "--scale 0.01 --rounds 1")["figures"]
     assert {figure["job"] for figure in figures} == {"margin removal", "exchange stream", "changes to a pack"}
     assert {figure["name"] for figure in figures} >= {"power", "shin, the package", "to a written pack"}
     assert all(figure["value"]["min"] > 0 for figure in figures)
@@ -103,34 +86,14 @@ def test_the_benchmark_of_imports_reports_every_job(tmp_path):
 
 @whole_only
 def test_the_benchmark_of_isolated_agents_reports_every_size_and_they_decide_as_here(tmp_path):
-    report = tmp_path / "report.json"
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.isolation", "--ticks", "32000", "--rounds", "1", "--json", str(report)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(report.read_bytes())
+    said = reported(tmp_path, "tests.benchmarks.isolation", "--ticks 32000 --rounds 1")
     assert len({figure["job"] for figure in said["figures"]}) == 1 + 2 * 5
     assert list(said["equalities"].values()) == [True]
 
 
 @whole_only
 def test_the_benchmark_of_many_fixtures_reports_every_size(tmp_path):
-    report = tmp_path / "report.json"
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.fixtures", "--fixtures", "64", "--rounds", "1", "--json", str(report)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(report.read_bytes())
+    said = reported(tmp_path, "tests.benchmarks.fixtures", "--fixtures 64 --rounds 1")
     assert {figure["job"] for figure in said["figures"]} == {"1 fixtures", "6 fixtures", "64 fixtures", "growth"}
     growing = [figure for figure in said["figures"] if figure["ratio"]]
     assert [figure["baseline"] for figure in growing] == ["4 x 4", "16 x 4"] * 4
@@ -140,55 +103,20 @@ def test_the_benchmark_of_many_fixtures_reports_every_size(tmp_path):
 
 @whole_only
 def test_the_benchmark_of_streams_reports_every_number_of_watchers_and_each_is_sent_the_log(tmp_path):
-    report = tmp_path / "report.json"
-    sizes = ["--watchers", "1", "--rounds", "1", "--seconds", "0.2", "--messages", "60"]
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.streams", *sizes, "--json", str(report)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(report.read_bytes())
+    said = reported(tmp_path, "tests.benchmarks.streams", "--watchers 1 --rounds 1 --seconds 0.2 --messages 60")
     assert [figure["name"] for figure in said["figures"] if figure["ratio"]] == ["1 watchers", "4 watchers", "16 watchers"]
     assert list(said["equalities"].values()) == [True]
 
 
 def test_the_benchmark_of_seats_reports_few_and_many_and_no_decision_is_lost_or_doubled(tmp_path):
-    report = tmp_path / "report.json"
-    sizes = ["--seats", "2", "--many", "4", "--seconds", "3", "--ticks", "5"]
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.seats", *sizes, "--json", str(report)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(report.read_bytes())
+    said = reported(tmp_path, "tests.benchmarks.seats", "--seats 2 --many 4 --seconds 3 --ticks 5")
     assert {figure["job"] for figure in said["figures"]} == {"2 seats", "4 seats at once"}
     assert said["equalities"] == {"no decision of 4 seats was lost or doubled": True}
 
 
 @whole_only
 def test_the_benchmark_of_captures_reports_every_size_and_all_is_written(tmp_path):
-    report = tmp_path / "report.json"
-
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.benchmarks.capture"),
-            *("--messages", "200", "--rounds", "1", "--shorter", "100", "--json", str(report)),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(report.read_bytes())
+    said = reported(tmp_path, "tests.benchmarks.capture", "--messages 200 --rounds 1 --shorter 100")
     assert [figure["name"] for figure in said["figures"]] == [
         *(f"{count:,} of {size:,} B" for size in (200, 2000) for count in (200, 800, 3200)),
         "at half",
@@ -199,18 +127,7 @@ def test_the_benchmark_of_captures_reports_every_size_and_all_is_written(tmp_pat
 
 @whole_only
 def test_the_benchmark_of_watched_live_runs_reports_every_number_of_watchers_and_each_is_sent_the_log(tmp_path):
-    report = tmp_path / "report.json"
-    sizes = ["--watchers", "1", "3", "--rounds", "1", "--messages", "60", "--every-ms", "5"]
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.watching", *sizes, "--json", str(report)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(report.read_bytes())
+    said = reported(tmp_path, "tests.benchmarks.watching", "--watchers 1 3 --rounds 1 --messages 60 --every-ms 5")
     assert [figure["job"] for figure in said["figures"] if figure["ratio"]] == ["1 watchers"] * 2 + ["3 watchers"] * 2
     assert said["settings"]["decisions of a match"] > 0
     assert list(said["equalities"].values()) == [True]
@@ -218,25 +135,14 @@ def test_the_benchmark_of_watched_live_runs_reports_every_number_of_watchers_and
 
 @whole_only
 def test_the_benchmark_of_searches_reports_every_size(tmp_path):
-    report = tmp_path / "report.json"
-    sizes = ["--rounds", "1", "--scale", "0.1", "--json", str(report)]
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.searching", *sizes], cwd=ROOT, capture_output=True, text=True
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    named = [(figure["job"].partition(",")[0], figure["name"]) for figure in json.loads(report.read_bytes())["figures"]]
+    said = reported(tmp_path, "tests.benchmarks.searching", "--rounds 1 --scale 0.1")
+    named = [(figure["job"].partition(",")[0], figure["name"]) for figure in said["figures"]]
     assert [name for job, name in named if job == "family judged"] == [f"{n} configurations" for n in ("62", "250", "1,000")]
     assert [name for job, name in named if job == "walked forward"] == ["3 points", "12 points", "50 points"]
 
 
 def test_seasons_are_measured(tmp_path):
-    report = tmp_path / "seasons.json"
-    subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.seasons", "--seasons", "1", "--json", str(report)], cwd=ROOT, check=True
-    )
+    plain, books = reported(tmp_path, "tests.benchmarks.seasons", "--seasons 1")["figures"]
 
-    plain, books = json.loads(report.read_text())["figures"]
     assert plain["matches"] == books["matches"] == 380
     assert plain["size"] == 0 < books["size"]
