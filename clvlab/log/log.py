@@ -22,7 +22,6 @@ from clvlab.log.entries import (
     SEAT_SCHEMA,
     SEGMENT_SCHEMA,
     EntryKind,
-    SeatEntry,
     Segment,
     read_entry,
 )
@@ -334,10 +333,9 @@ def claim(rows: LogRows, index: int, size: int) -> Claim | None:
 # Seats in the run log: the head of the chain of decisions, from the start to the end of the seat.
 
 
-def seat_entries(rows: LogRows, run_id: str) -> list[tuple[int, SeatEntry]]:
-    """Return index and entry of the heads of a seat's chain, ascending."""
-    found = [(index, read_entry(rows.entry(index))) for index, kind in rows.about(run_id) if kind == EntryKind.SEAT]
-    return [(index, entry) for index, entry in found if isinstance(entry, SeatEntry)]
+def seat_entries(rows: LogRows, run_id: str) -> list[int]:
+    """Return the indices of the entries with heads of a seat's chain, ascending."""
+    return [index for index, kind in rows.about(run_id) if kind == EntryKind.SEAT]
 
 
 def note_seat(rows: LogRows, run_id: str, ticks: int, head: str, ts_ms: int) -> int:
@@ -351,12 +349,13 @@ def note_seat(rows: LogRows, run_id: str, ticks: int, head: str, ts_ms: int) -> 
     committed, ended = _newest(rows, run_id)
     if committed is None or ended is not None:
         raise LogConflictError(f"run {run_id} has no open commitment under which a seat could be recorded")
-    known = seat_entries(rows, run_id)
-    if known and known[-1][1].ticks >= ticks:
-        index, newest = known[-1]
-        if (newest.ticks, newest.head) == (ticks, head):
+    for index in seat_entries(rows, run_id)[-1:]:  # of a long seat only the newest is read
+        newest = entry_of(rows, index)
+        if (newest["ticks"], newest["head"]) == (ticks, head):
             return index
-        raise LogConflictError(f"the seat of run {run_id} is in the log at tick {newest.ticks} as {newest.head}: entry {index}")
+        if newest["ticks"] >= ticks:
+            place = f"in the log at tick {newest['ticks']} as {newest['head']}: entry {index}"
+            raise LogConflictError(f"the seat of run {run_id} is {place}")
     owner, pack = (entry_of(rows, committed).get(name) for name in ("owner", "content_hash"))
     content: JsonObject = {"commit_index": committed, "head": head, "ticks": ticks, "ts_ms": ts_ms}
     return _append(rows, EntryKind.SEAT, run_id, str(owner), content, pack)

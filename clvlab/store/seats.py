@@ -149,7 +149,7 @@ def chain_of(connection: Connection, row: SeatRow, size: int | None = None) -> J
     size = log.size() if size is None else size
     entries = [
         {"entry": log.entry(index).decode(), "index": index, "proof": [one.hex() for one in inclusion(log, index, size)]}
-        for index, _ in seat_entries(log, row["run_id"])
+        for index in seat_entries(log, row["run_id"])
         if index < size
     ]
     links = [

@@ -227,7 +227,7 @@ def test_the_log_takes_heads_in_order_under_an_open_commitment(database_url):
         abandon(rows, "run_1", "failed", 6)
         with pytest.raises(LogConflictError, match="no open commitment"):
             note_seat(rows, "run_1", 6, HEAD, 7)
-        known = seat_entries(rows, "run_1")
+        known = [(index, read_entry(rows.entry(index))) for index in seat_entries(rows, "run_1")]
 
     assert known == [(1, SeatEntry("run_1", index, 0, HEAD)), (2, SeatEntry("run_1", index, 5, OTHER))]
 
