@@ -13,7 +13,13 @@ BlindMode = TypeAliasType(
     "BlindMode",
     Annotated[
         str,
-        one_of("open", "aliased", description="`aliased` hides names, ids, dates and the order of sides; not prices and gaps."),
+        one_of(
+            "open",
+            "aliased",
+            "held-back",
+            description="`aliased` hides names, ids, dates and the order of sides; not prices and gaps. `held-back` does so "
+            "over a pack that is held back.",
+        ),
     ],
 )
 SeatStatus = TypeAliasType(
@@ -58,7 +64,7 @@ class SeatView(Answer):
     sides: Annotated[list[_Quote], Field(description="In byte order of their names.")]
     suspended: Annotated[bool, Field(description="Whether no side has a probability.")]
     in_running: Annotated[bool, Field(description="Whether the fixture is in play.")]
-    time_ms: Annotated[int, Field(description="Milliseconds since 1970, UTC; since the first tick of the seat if `aliased`.")]
+    time_ms: Annotated[int, Field(description="Milliseconds since 1970, UTC; since the first tick of the seat unless `open`.")]
     tick_seq: NotRequired[Annotated[int, Field(description="Number on the tape of the fixture; only if `open`.")]]
     about: NotRequired[Annotated[SeatFixture, Field(description="Only if `open`.")]]
 
@@ -137,6 +143,24 @@ class SeatInfo(SeatSummary):
     fixture_ids: Annotated[list[int] | None, Field(description="`null` before the seal, unless nothing is hidden.")]
 
 
+class HeldPackInfo(Answer):
+    """A pack that is or was held back for seats: each of its fixtures is dealt to one seat, ever."""
+
+    pack_id: str
+    content_hash: Hash
+    fixtures: Annotated[int, Field(description="Number of its fixtures.")]
+    dealt: Annotated[int, Field(description="Number of those that seats got.")]
+    fixtures_hash: Annotated[Hash, Field(description="Of the salted list of its fixtures, which is opened afterwards.")]
+    held_index: Annotated[int, Field(description="Entry of the run log that holds it back.")]
+    released_index: Annotated[int | None, Field(description="Entry that opens the list; `null` while seats are taken.")]
+
+
+class HeldPackList(Answer):
+    """Oldest first."""
+
+    packs: list[HeldPackInfo]
+
+
 class ProvedEntry(Answer):
     """An entry of the run log, and the hashes that prove it under the checkpoint of the bundle."""
 
@@ -163,3 +187,4 @@ class SeatChain(Answer):
     secret: str
     ticks: list[ChainTick]
     entries: list[ProvedEntry]
+    held: NotRequired[Annotated[list[ProvedEntry], Field(description="Only if `held-back`: the entries about its pack.")]]

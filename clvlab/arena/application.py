@@ -39,6 +39,7 @@ from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.results import RunResults
 from clvlab.arena.runs.runs import StoredRuns
+from clvlab.arena.seats.held import HeldPacks
 from clvlab.arena.seats.job import SeatOrigin
 from clvlab.arena.seats.requests import SeatLimits
 from clvlab.arena.seats.seats import Seats, SteadyClock
@@ -268,7 +269,7 @@ class Application:
             "backtest": ReplayJobs(database, clock, None, BacktestOrigin(catalog)),
             "competition": ReplayJobs(database, clock, anchoring, competitions),
             "deploy": ReplayJobs(database, clock, anchoring, deploys),
-            "seat": ReplayJobs(database, clock, anchoring, SeatOrigin(database, packs, clock)),
+            "seat": ReplayJobs(database, clock, anchoring, SeatOrigin(database, HeldPacks(database, packs, clock), clock)),
             "live-competition": LiveJobs(database, clock, anchoring, LiveCompetitionOrigin(database), self.live),
             "live-deploy": LiveJobs(database, clock, anchoring, LiveDeployOrigin(database), self.live),
         }

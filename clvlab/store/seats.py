@@ -9,8 +9,8 @@ from sqlalchemy import Connection, bindparam, select, update
 from typing_extensions import TypedDict
 
 from clvlab.api.answer import JsonObject
-from clvlab.log.log import seat_entries
-from clvlab.log.seats import CHAIN_SCHEMA, header
+from clvlab.log.log import held_entries, seat_entries
+from clvlab.log.seats import CHAIN_SCHEMA, Blind, header
 from clvlab.log.tree import inclusion
 from clvlab.store.database import columns, first, rows
 from clvlab.store.runlog import StoredLogRows
@@ -147,20 +147,25 @@ def chain_of(connection: Connection, row: SeatRow, size: int | None = None) -> J
     """Return the whole chain of a seat, as in a bundle. Its entries are proved among the first ``size`` of the run log."""
     log = StoredLogRows(connection)
     size = log.size() if size is None else size
-    entries = [
-        {"entry": log.entry(index).decode(), "index": index, "proof": [one.hex() for one in inclusion(log, index, size)]}
-        for index in seat_entries(log, row["run_id"])
-        if index < size
-    ]
+
+    def proved(indices: Iterable[int | None]) -> list[JsonObject]:
+        return [
+            {"entry": log.entry(index).decode(), "index": index, "proof": [one.hex() for one in inclusion(log, index, size)]}
+            for index in indices
+            if index is not None and index < size
+        ]
+
     links = [
         {"tick": one["digest"], "decisions": one["decisions"], "missed": one["missed"], "head": one["head"]}
         for one in ticks(connection, row["seat_id"])
     ]
+    is_held = row["request"]["blind"] == Blind.HELD_BACK
     return {
         "schema": CHAIN_SCHEMA,
         "header": header(row["seat_id"], row["agent_id"], row["run_id"], row["secret"]),
         "blind": row["request"]["blind"],
         "secret": row["secret"].hex(),
         "ticks": links,
-        "entries": entries,
+        "entries": proved(seat_entries(log, row["run_id"])),
+        **({"held": proved(held_entries(log, row["content_hash"]))} if is_held else {}),
     }

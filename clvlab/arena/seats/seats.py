@@ -23,9 +23,10 @@ from clvlab.api.seats import (
 )
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.pages import PAGE, page_of
-from clvlab.arena.runs.binding import bind, open_catalogued
+from clvlab.arena.runs.binding import bind
 from clvlab.arena.runs.in_database import enter
 from clvlab.arena.seats.commits import GroupCommit
+from clvlab.arena.seats.held import DEALT, HeldPacks, all_dealt, require_free
 from clvlab.arena.seats.job import blind_of, require, seat_spec
 from clvlab.arena.seats.requests import SeatAction, SeatLimits, SeatRequest
 from clvlab.arena.seats.tape import SeatTape
@@ -34,6 +35,7 @@ from clvlab.base.cache import BoundedCache
 from clvlab.errors import (
     ClvlabError,
     DecisionError,
+    HeldBackError,
     PackTamperedError,
     SeatConflictError,
     SeatTooLongError,
@@ -57,7 +59,7 @@ from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import JsonObject, canonical, sha256
 from clvlab.proof.manifest import RunStarted, inputs_hash
 from clvlab.runs.spec import ReplaySpec
-from clvlab.store import seats
+from clvlab.store import held, seats
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import JobPayload
 from clvlab.store.runlog import StoredLogRows
@@ -130,6 +132,7 @@ class Seats:
     ) -> None:
         self._database, self._catalog, self._clock, self._new_id = database, catalog, clock, new_id
         self._budget, self._caps, self._limits, self._signer = budget, caps, limits, signer
+        self.held = HeldPacks(database, catalog, clock)
         self._now = steady or SteadyClock(clock)
         self._tapes: BoundedCache[SeatTape] = BoundedCache(_TAPES_BYTES, lambda tape: tape.size_bytes)
         self._seats: BoundedCache[_Seat] = BoundedCache(_SEATS, lambda known: 1)  # noqa: ARG005
@@ -153,23 +156,48 @@ class Seats:
             The owner has as many seats, names or bytes as allowed.
         SeatTooLongError
             The fixtures have more messages than a seat may have.
+        HeldBackError
+            The pack is no longer held back, or each of its fixtures was dealt.
         UnknownPackError, UnknownFixtureError, HeldOutError, WindowError
             The pack, a fixture or the window can't be used.
         """
         with self._database.read() as connection:
             self._require_room(connection, owner, None)
         secret, seat_id = secrets.token_bytes(SECRET_BYTES), "seat_" + self._new_id()
+        if request.blind is Blind.HELD_BACK:
+            return self._dealt(owner, request, seat_id, secret)
         bound = bind(self._catalog.seen_by(owner), request.pack_id, None, request.fixture_ids or "all")
         fixture_ids = list(bound.fixtures)
         if request.fixture_ids is None:
             fixture_ids = [fixture_ids[drawn(secret, len(fixture_ids))]]
-        request = self._within_limits(request, bound.pack, fixture_ids)
-        spec = seat_spec(request, bound.pack, fixture_ids, seat_id, secret)
-        key = _tape_key(bound.pack.content_hash, fixture_ids)
-        tape = self._tapes.get(key, lambda: SeatTape.of(bound.pack, fixture_ids))
+        return self._start(owner, request, bound.pack, fixture_ids, seat_id, secret, ranked=bound.ranked)
+
+    def _dealt(self, owner: str, request: SeatRequest, seat_id: str, secret: bytes) -> SeatStart:
+        """Take a seat over a fixture of a held-back pack that the secret draws among those that no seat got."""
+        pack = self.held.chosen(request.pack_id)
+        left = self.held.undealt(pack)
+        while left:
+            fixture_ids = [left.pop(drawn(secret, len(left)))]
+            try:
+                return self._start(owner, request, pack, fixture_ids, seat_id, secret, ranked=True)
+            except SeatTooLongError:
+                continue
+            except HeldBackError as error:  # of two seats that drew one fixture, the second draws another
+                if error.reason != DEALT:
+                    raise
+        raise all_dealt(pack)
+
+    def _start(
+        self, owner: str, request: SeatRequest, pack: Pack, fixture_ids: list[int], seat_id: str, secret: bytes, *, ranked: bool
+    ) -> SeatStart:
+        """Commit to a seat's run, and return its first tick."""
+        request = self._within_limits(request, pack, fixture_ids)
+        spec = seat_spec(request, pack, fixture_ids, seat_id, secret)
+        key = _tape_key(pack.content_hash, fixture_ids)
+        tape = self._tapes.get(key, lambda: SeatTape.of(pack, fixture_ids))
         if not 1 <= tape.ticks <= self._limits.ticks:
             raise _too_long(self._limits.ticks)
-        row = self._store(owner, request, spec, seat_id, secret, ranked=bound.ranked)
+        row = self._store(owner, request, spec, seat_id, secret, ranked=ranked)
         before: SeatTickRow = {
             "seat_id": seat_id, "tick": 0, "digest": "", "decisions": [], "missed": False, "head": row["head"], "ts_ms": 0,
         }  # fmt: skip
@@ -201,7 +229,10 @@ class Seats:
         with self._database.write() as connection:
             log = StoredLogRows(connection, writing=True)  # before anything is counted, so that of two seats one is too many
             self._require_room(connection, owner, request.agent_id if ranked else None)
-            index = commit(log, run_id, owner, inputs_hash(started), content_hash, now, sources=[None])
+            is_dealt, [fixture_id, *_] = request.blind is Blind.HELD_BACK, spec.fixture_ids
+            if is_dealt:
+                require_free(connection, spec.pack, fixture_id, owner, self._limits.held_fixtures)
+            index = commit(log, run_id, owner, inputs_hash(started), content_hash, now, sources=[None], of_seat=True)
             note_seat(log, run_id, 0, head, now)
             row: SeatRow = {
                 "seat_id": seat_id,
@@ -229,6 +260,8 @@ class Seats:
                 "updated_ts_ms": now,
             }
             seats.add(connection, row)
+            if is_dealt:
+                held.deal(connection, content_hash, fixture_id, seat_id, owner)
         return row
 
     def _require_room(self, connection: Connection, owner: str, agent_id: str | None) -> None:
@@ -435,7 +468,7 @@ class Seats:
         return self._tapes.get(known.tape_key, lambda: SeatTape.of(self._pack(known), known.row["fixture_ids"]))
 
     def _pack(self, known: _Seat) -> Pack:
-        pack = open_catalogued(self._catalog.seen_by(known.row["owner"]), known.row["pack_id"])
+        pack = self.held.of_seat(known.row)
         if pack.content_hash != known.row["content_hash"]:
             raise PackTamperedError(f"pack {pack.pack_id!r} of a seat", known.row["content_hash"], pack.content_hash)
         return pack
