@@ -47,7 +47,8 @@ class HeldPacks:
         Raises
         ------
         HeldBackError
-            ``known``: it or another pack of its id is held back already; ``public``: the catalog or an upload has the pack or its id; ``shared``: another pack has one of its matches.
+            ``known``: it or another pack of its id is held back already; ``public``: the catalog or an upload has the pack or
+            its id; ``shared``: another pack has one of its matches.
         LogConflictError
             The log has a run over the pack, or holds it back already.
         PackError
