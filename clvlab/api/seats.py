@@ -161,6 +161,23 @@ class HeldPackList(Answer):
     packs: list[HeldPackInfo]
 
 
+class HeldFixture(Answer):
+    """A fixture of a pack that was held back; `digest` covers its ticks."""
+
+    fixture_id: int
+    names: list[str]
+    source_id: str | None
+    kickoff_ts_ms: int | None
+    digest: Hash | None
+
+
+class HeldFixtures(Answer):
+    """The salted list of a pack's fixtures. The SHA-256 of its canonical bytes is `fixtures_hash` of the log's entry."""
+
+    fixtures: list[HeldFixture]
+    salt: Annotated[str, Field(pattern="^[0-9a-f]{64}$", examples=["a5c8" * 16])]
+
+
 class ProvedEntry(Answer):
     """An entry of the run log, and the hashes that prove it under the checkpoint of the bundle."""
 
