@@ -17,8 +17,9 @@ BlindMode = TypeAliasType(
             "open",
             "aliased",
             "held-back",
+            "live",
             description="`aliased` hides names, ids, dates and the order of sides; not prices and gaps. `held-back` does so "
-            "over a pack that is held back.",
+            "over a pack that is held back. `live` follows a match that is still to be played.",
         ),
     ],
 )
@@ -64,8 +65,10 @@ class SeatView(Answer):
     sides: Annotated[list[_Quote], Field(description="In byte order of their names.")]
     suspended: Annotated[bool, Field(description="Whether no side has a probability.")]
     in_running: Annotated[bool, Field(description="Whether the fixture is in play.")]
-    time_ms: Annotated[int, Field(description="Milliseconds since 1970, UTC; since the first tick of the seat unless `open`.")]
-    tick_seq: NotRequired[Annotated[int, Field(description="Number on the tape of the fixture; only if `open`.")]]
+    time_ms: Annotated[
+        int, Field(description="Milliseconds since 1970, UTC; since the first tick of the seat unless `open` or `live`.")
+    ]
+    tick_seq: NotRequired[Annotated[int, Field(description="Number on the tape of the fixture; only if `open` or `live`.")]]
     about: NotRequired[Annotated[SeatFixture, Field(description="Only if `open`.")]]
 
 
@@ -95,6 +98,7 @@ class SeatAnswer(Answer):
     answered: SeatReceipt
     done: Annotated[bool, Field(description="Whether this was the last tick.")]
     next: SeatTick | None
+    waiting: NotRequired[Annotated[bool, Field(description="Only if `live`: whether the next tick has not come yet.")]]
 
 
 class SeatStart(BodyAnswer, SeatAnswer):
@@ -133,7 +137,7 @@ class SeatInfo(SeatSummary):
     """A seat: its open tick while it plays, and what it hid once its run is sealed."""
 
     blind_commitment: Hash
-    content_hash: Hash
+    content_hash: Annotated[Hash | None, Field(description="Of its pack; `null` of a live seat before the seal.")]
     commit_index: Annotated[int, Field(description="Entry of the run log that commits to its run.")]
     head: Hash
     tick_s: int

@@ -32,16 +32,20 @@ _ALIAS_DIGITS = 16
 
 
 class Blind(StrEnum):
-    """What a seat hides: nothing, or names, ids, dates and the order of sides, also over a pack that is held back."""
+    """What a seat hides: nothing, or names, ids, dates and the order of sides, also over a pack that is held back.
+
+    ``live`` hides nothing, as nobody knows the prices of a match that is still to be played.
+    """
 
     OPEN = "open"
     ALIASED = "aliased"
     HELD_BACK = "held-back"
+    LIVE = "live"
 
     @property
     def hides(self) -> bool:
         """Whether names are aliases."""
-        return self is not Blind.OPEN
+        return self in (Blind.ALIASED, Blind.HELD_BACK)
 
 
 # Everything that a seat hides follows from its secret, which the log commits to before the first tick and a bundle opens.
@@ -198,7 +202,8 @@ def check_chain(chain: DecisionChain, verification: Verification, views: TickVie
     agent = started["agents"][0]
     config = sealed_config(str(chain.header.get("seat")), chain.blind, chain.secret)
     sealed = (started["kind"], started["origin_id"], len(started["agents"]), agent["strategy"], agent["causality"])
-    if sealed != (KIND, config["seat"], 1, STRATEGY, Causality.ASKED) or agent["config"] != config:
+    causality = Causality.LIVE if chain.blind is Blind.LIVE else Causality.ASKED
+    if sealed != (KIND, config["seat"], 1, STRATEGY, causality) or agent["config"] != config:
         raise BundleError(f"the run is not that of seat {config['seat']!r:.80}, or its secret is another one")
     if chain.header != header(config["seat"], agent["agent_id"], started["run_id"], chain.secret):
         raise BundleError(f"the chain is about {chain.header!r:.200}, not about run {started['run_id']} of {config['seat']}")

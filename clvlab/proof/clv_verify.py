@@ -261,8 +261,8 @@ SEAT_BACK = {"action": one_of("BACK"), "limit_odds_milli?": COUNT, "market": TEX
 SEAT_DECISIONS = f"{pattern(SEAT_BACK)}|{pattern({'action': one_of('WAIT'), **CLAIMS})}"
 SEAT_HEADER = {"schema": one_of("clvlab-seat/1"), **dict.fromkeys(("agent_id", "blind_commitment", "run_id", "seat"), TEXT)}
 SEAT = {
-    "blind": one_of("open", "aliased", "held-back"), "entries": [PROVED], "header": SEAT_HEADER, "held?": [PROVED],
-    "schema": one_of("clvlab-seat-chain/1"), "secret": r'"[0-9a-f]{64}"',
+    "blind": one_of("open", "aliased", "held-back", "live"), "entries": [PROVED], "header": SEAT_HEADER,
+    "held?": [PROVED], "schema": one_of("clvlab-seat-chain/1"), "secret": r'"[0-9a-f]{64}"',
     "ticks": [{"decisions": [SEAT_DECISIONS], "head": HASH, "missed": BOOL, "tick": HASH}],
 }  # fmt: skip
 SEAT_ENTRY = {
@@ -1169,9 +1169,9 @@ def check_chain(run: Run) -> Object:
     commitment = sha256(b"clvlab-seat-blind/1\0" + secret)
     own = {"seat": header["seat"], "blind": seat["blind"], "blind_commitment": commitment}
     config = own | {"run_salt": _derived(secret, b"run")}
-    agent = started["agents"][0]
+    agent, causality = started["agents"][0], "live" if seat["blind"] == "live" else "asked"
     rules = {
-        "the run is that of a seat": (started["kind"], agent["strategy"], agent["causality"]) == ("seat", "seat", "asked"),
+        "the run is that of a seat": (started["kind"], agent["strategy"], agent["causality"]) == ("seat", "seat", causality),
         "it is that of this seat": started["origin_id"] == header["seat"] and [agent["config"]] == [config],
         "it has one agent": [agent["agent_id"] for agent in started["agents"]] == [header["agent_id"]],
         "it names who held its pack back, if it was": ("held" in seat) == (seat["blind"] == "held-back"),
@@ -1218,7 +1218,7 @@ def _sealed_in(decision: Object, seat: Object, secret: bytes) -> tuple[Any, ...]
     """Return a decision of the evidence with the names that the seat showed."""
     action, untrusted, fixture_id = decision["action"], decision["untrusted"], decision["fixture_id"]
     market, side = action["market_key"], action["side"]
-    if seat["blind"] != "open" and market is not None:
+    if seat["blind"] in ("aliased", "held-back") and market is not None:
         side = _alias(secret, "side", fixture_id, market, side)
         market = _alias(secret, "market", fixture_id, market)
     claims = untrusted["reason"], untrusted["claimed_edge_bps"], untrusted["confidence_ppm"], untrusted["confidence_raw"]

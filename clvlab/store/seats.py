@@ -14,7 +14,7 @@ from clvlab.log.seats import CHAIN_SCHEMA, Blind, header
 from clvlab.log.tree import inclusion
 from clvlab.store.database import columns, first, rows
 from clvlab.store.runlog import StoredLogRows
-from clvlab.store.tables import seat_decisions, seats
+from clvlab.store.tables import seat_decisions, seats, shown_ticks
 
 
 class SeatStatus(StrEnum):
@@ -124,6 +124,23 @@ def tick(connection: Connection, seat_id: str, number: int) -> SeatTickRow | Non
 
 def ticks(connection: Connection, seat_id: str) -> list[SeatTickRow]:
     return rows(connection, _TICKS, SeatTickRow, seat_id=seat_id)
+
+
+def show(connection: Connection, seat_id: str, tick: int, view: JsonObject, served_ts_ms: int) -> None:
+    """Store the next tick of a live seat, and when it arrived."""
+    connection.execute(shown_ticks.insert(), [{"seat_id": seat_id, "tick": tick, "view": view}])
+    connection.execute(update(seats).where(seats.c.seat_id == seat_id).values(served_ts_ms=served_ts_ms))
+
+
+def shown(connection: Connection, seat_id: str, since: int) -> list[JsonObject]:
+    """Return what a live seat was shown after its first ``since`` ticks."""
+    query = select(shown_ticks.c.view).where(shown_ticks.c.seat_id == seat_id, shown_ticks.c.tick > since)
+    return list(connection.execute(query.order_by(shown_ticks.c.tick)).scalars())
+
+
+def capture(connection: Connection, seat_id: str, content_hash: str) -> None:
+    """Store the content hash of the pack that a live seat's run captured."""
+    connection.execute(update(seats).where(seats.c.seat_id == seat_id).values(content_hash=content_hash))
 
 
 def playing(connection: Connection, owner: str) -> list[str]:

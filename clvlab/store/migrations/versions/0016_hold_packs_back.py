@@ -1,4 +1,4 @@
-"""Store packs that are held back for seats, and the fixtures dealt of them.
+"""Store packs that are held back for seats and the fixtures dealt of them, and what live seats were shown.
 
 Revision ID: 0016
 Revises: 0015
@@ -44,17 +44,28 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("content_hash", "fixture_id", name=op.f("pk_dealt_fixtures")),
         sa.UniqueConstraint("seat_id", name=op.f("uq_dealt_fixtures_seat_id")),
     )
+    op.create_table(
+        "shown_ticks",
+        sa.Column("seat_id", Name, nullable=False),
+        sa.Column("tick", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("view", Json, nullable=False),
+        sa.ForeignKeyConstraint(["seat_id"], ["seats.seat_id"], name=op.f("fk_shown_ticks_seat_id_seats")),
+        sa.PrimaryKeyConstraint("seat_id", "tick", name=op.f("pk_shown_ticks")),
+    )
 
 
 def downgrade() -> None:
-    """Drop the tables, unless a pack is in them: an older version could deal its fixtures again.
+    """Drop the tables, unless something is in them: an older version could deal fixtures again, or not finish live seats.
 
     Raises
     ------
     StoreError
-        The database holds a pack back.
+        The database holds a pack back, or has live seats.
     """
+    if op.get_bind().execute(sa.text("SELECT count(*) FROM shown_ticks")).scalar():
+        raise StoreError("the database has live seats, whose ticks schema 0015 can't keep")
     if op.get_bind().execute(sa.text("SELECT count(*) FROM held_packs")).scalar():
         raise StoreError("the database holds packs back for seats, which schema 0015 can't keep")
+    op.drop_table("shown_ticks")
     op.drop_table("dealt_fixtures")
     op.drop_table("held_packs")
