@@ -141,6 +141,21 @@ class HeldOutError(PackError):
         self.plan_id = plan_id
 
 
+class HeldBackError(PackError):
+    """A pack that is held back for seats, or can't be, is not used like this; ``reason`` is a stable key.
+
+    ``reason`` is ``known`` (it is held back already), ``public`` (a catalog or an upload has the pack), ``shared`` (another
+    pack has a match of it), ``opened`` (its list of fixtures is open, so no seat is taken any more), ``unopened``, ``dealt``
+    (each fixture went to a seat) or ``limit`` (the owner was dealt as many fixtures as allowed).
+    """
+
+    http_status = 409
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
 class PackReplayError(PackError):
     """A pack that opened and could not be replayed."""
 

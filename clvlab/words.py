@@ -560,8 +560,10 @@ CAUSALITY: Mapping[str, str] = {
 BLINDNESS: Mapping[str, str] = {
     "open": "nothing was hidden from it",
     "aliased": "names, ids and dates were hidden from it, prices and gaps were not: who has the pack can find the match",
+    "held-back": "names, ids and dates were hidden from it, and its pack was held back; that nobody else had it is unproved",
 }
 """What a seat hid from an agent that answered from elsewhere."""
+_SEEN_BEFORE = ("open", "aliased")  # others than the operator had the pack
 
 
 def causality(label: str, blind: object = None) -> str:
@@ -576,5 +578,5 @@ def causality(label: str, blind: object = None) -> str:
     return (
         evidence
         if label != "asked" or hidden is None
-        else f"{evidence}; {hidden}; that nobody saw a message earlier is unproved"
+        else f"{evidence}; {hidden}" + ("; that nobody saw a message earlier is unproved" if blind in _SEEN_BEFORE else "")
     )

@@ -46,10 +46,11 @@ ProofModeSummary = TypeAliasType(
 KnowledgeSummary = TypeAliasType(
     "KnowledgeSummary",
     Annotated[
-        Literal["live", "committed-before", "history"],
+        Literal["live", "committed-before", "held-back", "history"],
         Field(
             description="When prices became known: after the decision (`live`), after the log committed to strategy and "
-            "configuration (`committed-before`), or earlier (`history`). The last value that holds for any run counts."
+            "configuration (`committed-before`), after the run to all but the operator (`held-back`), or earlier (`history`). "
+            "The last value that holds for any run counts."
         ),
     ],
 )

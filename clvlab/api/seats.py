@@ -13,7 +13,14 @@ BlindMode = TypeAliasType(
     "BlindMode",
     Annotated[
         str,
-        one_of("open", "aliased", description="`aliased` hides names, ids, dates and the order of sides; not prices and gaps."),
+        one_of(
+            "open",
+            "aliased",
+            "held-back",
+            "live",
+            description="`aliased` hides names, ids, dates and the order of sides; not prices and gaps. `held-back` does so "
+            "over a pack that is held back. `live` follows a match that is still to be played.",
+        ),
     ],
 )
 SeatStatus = TypeAliasType(
@@ -58,8 +65,10 @@ class SeatView(Answer):
     sides: Annotated[list[_Quote], Field(description="In byte order of their names.")]
     suspended: Annotated[bool, Field(description="Whether no side has a probability.")]
     in_running: Annotated[bool, Field(description="Whether the fixture is in play.")]
-    time_ms: Annotated[int, Field(description="Milliseconds since 1970, UTC; since the first tick of the seat if `aliased`.")]
-    tick_seq: NotRequired[Annotated[int, Field(description="Number on the tape of the fixture; only if `open`.")]]
+    time_ms: Annotated[
+        int, Field(description="Milliseconds since 1970, UTC; since the first tick of the seat unless `open` or `live`.")
+    ]
+    tick_seq: NotRequired[Annotated[int, Field(description="Number on the tape of the fixture; only if `open` or `live`.")]]
     about: NotRequired[Annotated[SeatFixture, Field(description="Only if `open`.")]]
 
 
@@ -89,6 +98,7 @@ class SeatAnswer(Answer):
     answered: SeatReceipt
     done: Annotated[bool, Field(description="Whether this was the last tick.")]
     next: SeatTick | None
+    waiting: NotRequired[Annotated[bool, Field(description="Only if `live`: whether the next tick has not come yet.")]]
 
 
 class SeatStart(BodyAnswer, SeatAnswer):
@@ -127,7 +137,7 @@ class SeatInfo(SeatSummary):
     """A seat: its open tick while it plays, and what it hid once its run is sealed."""
 
     blind_commitment: Hash
-    content_hash: Hash
+    content_hash: Annotated[Hash | None, Field(description="Of its pack; `null` of a live seat before the seal.")]
     commit_index: Annotated[int, Field(description="Entry of the run log that commits to its run.")]
     head: Hash
     tick_s: int
@@ -135,6 +145,41 @@ class SeatInfo(SeatSummary):
     next: SeatTick | None
     secret: Annotated[str | None, Field(description="Hexadecimal; `null` before the seal.")]
     fixture_ids: Annotated[list[int] | None, Field(description="`null` before the seal, unless nothing is hidden.")]
+
+
+class HeldPackInfo(Answer):
+    """A pack that is or was held back for seats: each of its fixtures is dealt to one seat, ever."""
+
+    pack_id: str
+    content_hash: Hash
+    fixtures: Annotated[int, Field(description="Number of its fixtures.")]
+    dealt: Annotated[int, Field(description="Number of those that seats got.")]
+    fixtures_hash: Annotated[Hash, Field(description="Of the salted list of its fixtures, which is opened afterwards.")]
+    held_index: Annotated[int, Field(description="Entry of the run log that holds it back.")]
+    released_index: Annotated[int | None, Field(description="Entry that opens the list; `null` while seats are taken.")]
+
+
+class HeldPackList(Answer):
+    """Oldest first."""
+
+    packs: list[HeldPackInfo]
+
+
+class HeldFixture(Answer):
+    """A fixture of a pack that was held back; `digest` covers its ticks."""
+
+    fixture_id: int
+    names: list[str]
+    source_id: str | None
+    kickoff_ts_ms: int | None
+    digest: Hash | None
+
+
+class HeldFixtures(Answer):
+    """The salted list of a pack's fixtures. The SHA-256 of its canonical bytes is `fixtures_hash` of the log's entry."""
+
+    fixtures: list[HeldFixture]
+    salt: Annotated[str, Field(pattern="^[0-9a-f]{64}$", examples=["a5c8" * 16])]
 
 
 class ProvedEntry(Answer):
@@ -163,3 +208,4 @@ class SeatChain(Answer):
     secret: str
     ticks: list[ChainTick]
     entries: list[ProvedEntry]
+    held: NotRequired[Annotated[list[ProvedEntry], Field(description="Only if `held-back`: the entries about its pack.")]]

@@ -39,7 +39,9 @@ from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.results import RunResults
 from clvlab.arena.runs.runs import StoredRuns
+from clvlab.arena.seats.held import HeldPacks
 from clvlab.arena.seats.job import SeatOrigin
+from clvlab.arena.seats.live import LiveSeatOrigin
 from clvlab.arena.seats.requests import SeatLimits
 from clvlab.arena.seats.seats import Seats, SteadyClock
 from clvlab.arena.tables import PAGE, ArrowTable, arrow_stream
@@ -268,10 +270,24 @@ class Application:
             "backtest": ReplayJobs(database, clock, None, BacktestOrigin(catalog)),
             "competition": ReplayJobs(database, clock, anchoring, competitions),
             "deploy": ReplayJobs(database, clock, anchoring, deploys),
-            "seat": ReplayJobs(database, clock, anchoring, SeatOrigin(database, packs, clock)),
+            "seat": ReplayJobs(database, clock, anchoring, SeatOrigin(database, HeldPacks(database, packs, clock), clock)),
             "live-competition": LiveJobs(database, clock, anchoring, LiveCompetitionOrigin(database), self.live),
             "live-deploy": LiveJobs(database, clock, anchoring, LiveDeployOrigin(database), self.live),
         }
+        self.seats = Seats(
+            database,
+            packs,
+            clock,
+            new_id,
+            budget,
+            caps,
+            seats or SeatLimits(),
+            log_key,
+            SteadyClock(clock, monotonic),
+            self.live,
+            lambda run_id, cause: self.jobs.cancel(run_id, cause),
+        )
+        handlers["live-seat"] = LiveJobs(database, clock, anchoring, LiveSeatOrigin(database, clock, self.seats.ask), self.live)
         if anchoring.anchorer.enabled:
             handlers["anchor"] = anchoring
         self.log = PublicLog(database, log_key, published)
@@ -287,9 +303,6 @@ class Application:
         self.event_log = EventLog(database)
         self.stories = CompetitionStories(database, packs, self.decisions)
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live, self.jobs)
-        self.seats = Seats(
-            database, packs, clock, new_id, budget, caps, seats or SeatLimits(), log_key, SteadyClock(clock, monotonic)
-        )
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget, caps)
         self.leaderboard = GlobalLeaderboard(database)
         self.leaderboard.bring_up_to_date()

@@ -13,7 +13,7 @@ from clvlab.store.runlog import StoredLogRows
 
 _SOON_S = 5
 _LATER_S = 60
-_LIVE = ("live-competition", "live-deploy")
+_LIVE = ("live-competition", "live-deploy", "live-seat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Caps:
     starts: int = 8
     deploys: int = 200
     drafts: int = 1000  # competitions that are not started
-    live: int = 4  # runs that follow a feed, of both kinds; each counts until its match is over, perhaps for days
+    live: int = 4  # runs that follow a feed, of all kinds; each counts until its match is over, perhaps for days
     seats: int = 200  # seats that still play
     names: int = 100  # agent ids on the leaderboard, including runs under way
 

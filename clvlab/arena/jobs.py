@@ -292,7 +292,7 @@ UPLOAD = "upload"
 """Kind of a job that verifies an upload, which has no run."""
 _REQUESTED = ("backtest", UPLOAD)  # requests perform these; a separate thread for each takes up abandoned ones
 _UNTAKEN_MS = 60_000
-LIVE = ("live-competition", "live-deploy")
+LIVE = ("live-competition", "live-deploy", "live-seat")
 """Kinds of jobs that last as long as a match."""
 RETRY_AFTER_S = 1  # when to look again at a job that is not over
 _POLL_S = 2.0  # longest time between two looks at the jobs; news brings most of them at once

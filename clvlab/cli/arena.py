@@ -51,7 +51,10 @@ def arena_play(
     url: Annotated[str | None, typer.Option(help="URL of a service; without it the seat is in a store here.")] = None,
     token: Annotated[str | None, typer.Option(help="Token of an owner at the service.", envvar="CLVLAB_TOKEN")] = None,
     store: Annotated[Path | None, typer.Option(help="SQLite file of the store here; in memory by default.")] = None,
-    blind: Annotated[Literal["open", "aliased"], typer.Option(help="open hides nothing, aliased names and dates.")] = "open",
+    blind: Annotated[
+        Literal["open", "aliased", "held-back"],
+        typer.Option(help="open hides nothing, aliased names and dates, held-back too: over a pack that is held back."),
+    ] = "open",
     fixture: FixturesOption = None,
     market: MarketsOption = None,
     horizon_s: HorizonOption = HORIZON_S,
@@ -63,7 +66,10 @@ def arena_play(
 
     goes_with("a store of this machine, without --url", url is None, store=store)
     own = tick_agent_in(agent)
-    request: JsonObject = {"agent_id": own.identity.agent_id, "pack_id": pack, "fixture_ids": fixture or "all"}
+    if blind == "held-back" and fixture:
+        raise typer.BadParameter("--fixture goes with open and aliased seats: a held-back one is dealt a fixture")
+    fixture_ids = None if blind == "held-back" else fixture or "all"
+    request: JsonObject = {"agent_id": own.identity.agent_id, "pack_id": pack, "fixture_ids": fixture_ids}
     request |= {"blind": blind, "market_allowlist": market or [""], "min_clv_horizon_s": horizon_s}
     seat_id = ""
     with (
@@ -81,7 +87,8 @@ def arena_play(
         return
     out.print(f"{counted(ticks, 'tick')} answered in seat {plain(seat_id)}, sealed as {plain(start['run_id'])}")
     out.print(f"Wrote {plain(str(written))}")
-    out.print(f"Next: {plain(command('verify', written, '--pack', pack))}")
+    with_pack = () if blind == "held-back" else ("--pack", pack)
+    out.print(f"Next: {plain(command('verify', written, *with_pack))}")
 
 
 @contextmanager

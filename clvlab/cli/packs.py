@@ -17,8 +17,9 @@ from clvlab.errors import MissingExtraError, PackFormatError, PackTamperedError,
 from clvlab.words import TO_MINUTE, counted, moment
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.api.seats import HeldPackInfo
+    from clvlab.arena.application import Application
     from clvlab.arena.log.captures import LogGrade
-    from clvlab.arena.uploads.uploads import Uploads
     from clvlab.packs.reader import Pack
 
 
@@ -30,20 +31,25 @@ UploadsOption = Annotated[
     Path,
     typer.Option("--uploads", help="Folder of the service's uploads.", envvar="CLVLAB_UPLOADS", exists=True, file_okay=False),
 ]
+OwnUploadsOption = Annotated[
+    Path | None,
+    typer.Option("--uploads", help="Folder of the service's uploads, if it takes any.", envvar="CLVLAB_UPLOADS"),
+]
+CatalogOption = Annotated[
+    Path | None, typer.Option(help="Folder of the catalog; the bundled one by default.", envvar="CLVLAB_PACKS")
+]
 _COLUMNS = ("owner", "pack_id", "content_hash", "provenance", "is_genuine", "grade", "admitted", "bytes", "created_ts_ms")
 
 
 def uploads(
     database_url: DatabaseOption,
     folder: UploadsOption,
-    catalog: Annotated[
-        Path | None, typer.Option(help="Folder of the catalog; the bundled one by default.", envvar="CLVLAB_PACKS")
-    ] = None,
+    catalog: CatalogOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the packs that owners uploaded to a service, oldest first."""
-    with _opened(database_url, folder, catalog) as opened:
-        rows = [{name: row[name] for name in _COLUMNS} for row in opened.every()]
+    with _application(database_url, folder, catalog) as opened:
+        rows = [{name: row[name] for name in _COLUMNS} for row in opened.uploads.every()]
     if as_json:
         print_json(rows)
         return
@@ -63,12 +69,12 @@ def admit_upload(
     """Copy an upload into the catalog's folder, verify it in full and admit it: all callers see it, and runs over it count."""
     from clvlab.packs.catalog import Catalog
 
-    with _opened(database_url, folder, catalog) as opened:
-        show_pack(opened.admit(owner, pack_id, Catalog(catalog)))
+    with _application(database_url, folder, catalog) as opened:
+        show_pack(opened.uploads.admit(owner, pack_id, Catalog(catalog)))
 
 
 @contextmanager
-def _opened(database_url: str, folder: Path, catalog: Path | None) -> Iterator[Uploads]:
+def _application(database_url: str, uploads: Path | None = None, catalog: Path | None = None) -> Iterator[Application]:
     from clvlab.packs.catalog import Catalog
 
     try:
@@ -77,9 +83,9 @@ def _opened(database_url: str, folder: Path, catalog: Path | None) -> Iterator[U
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
     own = None if catalog is None else Catalog(catalog)
-    application = Application(database_url, catalog=own, uploads=UploadLimits(folder))
+    application = Application(database_url, catalog=own, uploads=None if uploads is None else UploadLimits(uploads))
     try:
-        yield application.uploads
+        yield application
     finally:
         application.close()
 
@@ -87,6 +93,47 @@ def _opened(database_url: str, folder: Path, catalog: Path | None) -> Iterator[U
 packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 packs_app.command("uploads")(uploads)
 packs_app.command("admit-upload")(admit_upload)
+
+
+# ``clvlab packs hold-back`` and ``clvlab packs release``: packs that only seats see, for the operator.
+
+
+@packs_app.command("hold-back")
+def hold_back(
+    folder: Annotated[Path, typer.Argument(help="Folder of the pack; the service reads it there.", metavar="FOLDER")],
+    database_url: DatabaseOption,
+    catalog: CatalogOption = None,
+    uploads: OwnUploadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold a pack back for seats: the run log gets its hash and that of its fixtures, and each fixture goes to one seat."""
+    with _application(database_url, uploads, catalog) as opened:
+        _show_held(opened.seats.held.hold_back(folder), as_json=as_json)
+
+
+@packs_app.command("release")
+def release(
+    pack_id: Annotated[str, typer.Argument(help="Id of a pack that is held back.", metavar="PACK_ID")],
+    database_url: DatabaseOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Open the list of fixtures of a pack that was held back, on the run log; no seat over it is taken afterwards."""
+    with _application(database_url) as opened:
+        _show_held(opened.seats.held.release(pack_id), as_json=as_json)
+
+
+def _show_held(found: HeldPackInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    name = f"[bold]{plain(found['pack_id'])}[/] of {found['content_hash']}"
+    dealt = f"{found['dealt']:,} of its {counted(found['fixtures'], 'fixture')} went to seats"
+    if found["released_index"] is None:
+        out.print(f"{name} is held back since entry {found['held_index']:,} of the run log; {dealt}")
+        out.print(f"List of fixtures: {found['fixtures_hash']}")
+    else:
+        out.print(f"{name} was held back from entry {found['held_index']:,} to {found['released_index']:,}; {dealt}")
+        out.print(f"Its list of fixtures is open, at /arena/held-packs/{plain(found['pack_id'])}/fixtures of the service")
 
 
 @packs_app.command("list")

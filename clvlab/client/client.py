@@ -46,7 +46,7 @@ from clvlab.api.runs import (
     RunListResponse,
     VerifyResponse,
 )
-from clvlab.api.seats import SeatAnswer, SeatChain, SeatInfo, SeatListResponse, SeatStart
+from clvlab.api.seats import HeldPackList, SeatAnswer, SeatChain, SeatInfo, SeatListResponse, SeatStart
 from clvlab.client.http import HttpCaller, path_of, query_of, raise_for_problem
 
 _PIECE = 1 << 20
@@ -337,6 +337,27 @@ class Client(HttpCaller):
     def seat_chain(self, seat_id: str) -> SeatChain:
         """Read the whole chain of a sealed seat of the caller."""
         return self._get(SeatChain, "arena", "seats", seat_id, "chain")
+
+    def held_packs(self) -> HeldPackList:
+        """List the packs that are or were held back for seats.
+
+        Examples
+        --------
+        >>> client.held_packs()
+        {'packs': []}
+        """
+        return self._get(HeldPackList, "arena", "held-packs")
+
+    def held_fixtures(self, pack_id: str) -> bytes:
+        """Read the salted list of a pack's fixtures once it is opened; its SHA-256 is in the run log.
+
+        Examples
+        --------
+        >>> from hashlib import sha256
+        >>> for pack in client.held_packs()["packs"]:  # doctest: +SKIP
+        ...     sha256(client.held_fixtures(pack["pack_id"])).hexdigest() == pack["fixtures_hash"][7:]
+        """
+        return self._bytes("arena", "held-packs", pack_id, "fixtures")
 
     def withdraw_seat(self, seat_id: str) -> None:
         """Give up a seat of the caller; the run log keeps that."""

@@ -41,6 +41,13 @@ class Follower(Protocol):
 
 
 @runtime_checkable
+class TimedFollower(Protocol):
+    """Follower whose decisions are due within some time of the arrival of a message."""
+
+    def take_at(self, message: Message, received_ts_ms: int) -> Sequence[Decision]: ...
+
+
+@runtime_checkable
 class Followable(Protocol):
     def following(self, fixtures: pl.DataFrame) -> AbstractContextManager[Follower]: ...
 

@@ -12,14 +12,17 @@ from clvlab.log.entries import (
     Audits,
     Commit,
     EntryKind,
+    HeldEntry,
     OpeningEntry,
     Outcome,
     PlanEntry,
+    ReleasedEntry,
     Restart,
     SeatEntry,
     Segment,
     entry_and_time,
 )
+from clvlab.log.held import HeldAuditor, HeldHistory
 from clvlab.log.log import Claim, RunCounts, audit_seed, name_fault
 from clvlab.log.plans import PlanAuditor, PlanHistory
 from clvlab.log.restarts import RestartRecord
@@ -128,6 +131,7 @@ class Auditor:
     _packs: dict[str, tuple[int, str]] = field(default_factory=dict)
     _segments: dict[str, int] = field(default_factory=dict)
     _plans: PlanAuditor = field(default_factory=PlanAuditor)
+    _held: HeldAuditor = field(default_factory=HeldAuditor)
     _tallies: dict[tuple[str, str | None], _Tally] = field(default_factory=lambda: defaultdict(_Tally))
     _due: dict[int, list[tuple[str, Callable[[], None]]]] = field(default_factory=lambda: defaultdict(list))
     _expected: dict[int, list[tuple[str, bytes]]] = field(default_factory=lambda: defaultdict(list))
@@ -223,6 +227,12 @@ class Auditor:
             if rule is not None:
                 self.fail(rule, index)
             return
+        if isinstance(entry, HeldEntry | ReleasedEntry):
+            used = any(tally.committed for (_, pack), tally in self._tallies.items() if pack == entry.content_hash)
+            rule = self._held.add(index, entry, is_used=used)
+            if rule is not None:
+                self.fail(rule, index)
+            return
         if isinstance(entry, Audits):
             self._audits(index, entry)
             return
@@ -268,6 +278,9 @@ class Auditor:
 
     def plans(self) -> tuple[PlanHistory, ...]:
         return tuple(self._plans.plans.values())
+
+    def held(self) -> tuple[HeldHistory, ...]:
+        return tuple(self._held.packs.values())
 
     def _reached(self) -> None:
         for _, check in self._due.pop(self.size, ()):
@@ -334,6 +347,9 @@ class Auditor:
                 self.fail(f"{what} is over another pack than its commitment {of}", index)
             elif pack is not None and not HASH.fullmatch(pack):
                 self.fail(f"{what} names no pack: {pack[:80]!a}", index)
+            held = self._held.packs.get(known.pack[1] or "")
+            if entry.kind == EntryKind.RESULT and known.seat_ticks < 0 and held is not None and held.covers(of):
+                self.fail(f"{what} is no seat's, and is over the pack that entry {held.index} holds back", index)
             known.ended, known.abandoned = index, entry.kind == EntryKind.ABANDONED
             tally = self._tallies[known.pack]
             tally.sealed, tally.abandoned = tally.sealed + (not known.abandoned), tally.abandoned + known.abandoned

@@ -16,7 +16,7 @@ from clvlab.errors import BundleError, ClvlabError, EvidenceError, MissingExtraE
 from clvlab.log.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.log.log import Claim
 from clvlab.log.note import Checkpoint, Keys, decode, trusted_checkpoint
-from clvlab.log.seats import KIND, SEAT_PART, TickViews, check_chain, check_entries, read_chain
+from clvlab.log.seats import KIND, SEAT_PART, Blind, TickViews, check_chain, check_entries, check_held, read_chain
 from clvlab.log.standing import Standing
 from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.bundle import anchor_of, run_of
@@ -159,8 +159,12 @@ def _seat(
             return Check(Verdict.FAIL if is_required else Verdict.NOT_APPLICABLE, f"{agrees}; {why}")
         newest, witnesses = trusted_checkpoint(log["checkpoint"], Keys.read(trust.logs, trust.witnesses))
         _require_quorum(witnesses, trust)
-        for entry in chain.entries:
+        for entry in (*chain.held, *chain.entries):
             _prove(_typed(entry, _PROVED, "an entry of the seat"), newest, f"entry {entry['index']} of the seat")
+        if chain.blind == Blind.HELD_BACK:
+            started = verification.started
+            shown = check_held(chain, parts, None if started is None else started["binding"]["content_hash"])
+            agrees = f"{agrees}; {shown}; that nobody else had the pack is the word of the log's operator"
     except MissingExtraError:
         raise
     except ClvlabError as error:

@@ -22,6 +22,7 @@ SEGMENT_SCHEMA = "clvlab-log/4"  # only for segments of captures
 PLAN_SCHEMA = "clvlab-log/5"  # only for plans and their openings
 AUDITS_SCHEMA = "clvlab-log/7"  # only for attempts at audits, and answers before audits
 SEAT_SCHEMA = "clvlab-log/8"  # only for seats
+HELD_SCHEMA = "clvlab-log/9"  # only for packs that are held back
 
 
 class EntryKind(StrEnum):
@@ -35,6 +36,8 @@ class EntryKind(StrEnum):
     AUDITS = "AUDITS"
     ANSWERED = "ANSWERED"
     SEAT = "SEAT"
+    HELD = "HELD"
+    RELEASED = "RELEASED"
 
 
 OF_RUNS = (EntryKind.COMMIT, EntryKind.RESULT, EntryKind.ABANDONED)
@@ -144,7 +147,36 @@ class SeatEntry:
     head: str
 
 
-Entry = Commit | Outcome | Restart | Segment | PlanEntry | OpeningEntry | Audits | AnswersEntry | SeatEntry
+@dataclass(frozen=True, slots=True)
+class HeldEntry:
+    """A pack that is held back for seats: its content hash, the number of its fixtures, and the hash of their salted list."""
+
+    content_hash: str
+    fixtures: int
+    fixtures_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedEntry:
+    """Opening of the list of fixtures of the pack that entry ``held_index`` holds back; no seat over it is taken afterwards."""
+
+    content_hash: str
+    held_index: int
+
+
+Entry = (
+    Commit
+    | Outcome
+    | Restart
+    | Segment
+    | PlanEntry
+    | OpeningEntry
+    | Audits
+    | AnswersEntry
+    | SeatEntry
+    | HeldEntry
+    | ReleasedEntry
+)
 
 _ALL: dict[str, object] = {"kind": str, "schema": str, "ts_ms": int}
 _OLDER = (_WITHOUT_PACK, _WITHOUT_SOURCES)
@@ -165,6 +197,8 @@ _KEYS: dict[tuple[str, str], dict[str, object]] = {
     (EntryKind.ANSWERED, AUDITS_SCHEMA): _OF_A_RUN | {"agent_id": str, "answers_hash": str, "commit_index": int},
     (EntryKind.AUDITS, AUDITS_SCHEMA): _OF_A_RUN | {"agents": int, "commit_index": int},
     (EntryKind.SEAT, SEAT_SCHEMA): _OF_A_RUN | {"commit_index": int, "head": str, "ticks": int},
+    (EntryKind.HELD, HELD_SCHEMA): _ALL | {"content_hash": str, "fixtures": int, "fixtures_hash": str},
+    (EntryKind.RELEASED, HELD_SCHEMA): _ALL | {"content_hash": str, "held_index": int},
     (EntryKind.OPENED, PLAN_SCHEMA): _ALL | {"again": bool, "plan_id": str, "plan_index": int, "trial": str},
 }
 
@@ -200,6 +234,10 @@ def _entry(entry: JsonObject, kind: str) -> Entry:
         return Audits(entry["run_id"], entry["commit_index"], entry["agents"])
     if kind == EntryKind.SEAT:
         return SeatEntry(entry["run_id"], entry["commit_index"], entry["ticks"], entry["head"])
+    if kind == EntryKind.HELD:
+        return HeldEntry(entry["content_hash"], entry["fixtures"], entry["fixtures_hash"])
+    if kind == EntryKind.RELEASED:
+        return ReleasedEntry(entry["content_hash"], entry["held_index"])
     run_id, pack, names_pack = entry["run_id"], entry.get("content_hash"), "content_hash" in entry
     if kind == EntryKind.COMMIT:
         return Commit(run_id, entry["owner"], entry["inputs_hash"], pack, names_pack, entry.get("sources_hash"))

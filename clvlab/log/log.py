@@ -75,6 +75,10 @@ class LogRows(Nodes, Protocol):
 
     def pack_entries(self, owner: str, content_hash: str | None, kind: str, size: int) -> list[bytes]: ...
 
+    def committed_over(self, content_hash: str) -> int | None:
+        """Return the first commitment over a pack, or ``None``."""
+        ...
+
 
 class LogStore(Protocol):
     def write(self) -> AbstractContextManager[LogRows]:
@@ -94,29 +98,48 @@ def commit(
     *,
     sources: Sequence[str | None] = (),
     audited: int = 0,
+    of_seat: bool = False,
 ) -> int:
     """Commit to a run before its tape is opened, and return the index that its manifest names.
 
     A repeated commitment returns the same index, so an interrupted run continues under it. An abandoned run gets a new index.
     ``sources`` are the ``source_sha256`` of its agents in roster order. ``audited`` is the number of agents that are audited
-    for look-ahead.
+    for look-ahead. Over a pack that is held back only seats run (``of_seat``).
     """
     content = {"inputs_hash": inputs_hash, "owner": named(owner, "the owner of a run")}
     known, ended = _newest(rows, run_id)
     entry = content | {"content_hash": content_hash, "sources_hash": sources_hash(sources), "ts_ms": ts_ms}
     if known is None:
+        _refuse_held(rows, content_hash, of_seat=of_seat)
         return _commit(rows, run_id, entry, content_hash, audited - 1)
     # If a commitment could change its pack or owner later, the owner could choose where it counts after seeing the result.
     stored = entry_of(rows, known)
     if stored.get("content_hash", content_hash) != content_hash:
         raise LogConflictError(f"run {run_id} is committed to as entry {known} over pack {stored['content_hash']}")
     if ended and ended[1] == EntryKind.ABANDONED:
+        _refuse_held(rows, content_hash, of_seat=of_seat)
         return _commit(rows, run_id, entry, content_hash, audited - 1)
     if any(stored[name] != value for name, value in content.items()):
         raise LogConflictError(
             f"run {run_id} is committed to as entry {known} by {stored['owner']!r} from {stored['inputs_hash']}"
         )
     return known
+
+
+def held_entries(rows: LogRows, content_hash: str) -> tuple[int | None, int | None]:
+    """Return the entries that hold a pack back, and that open the list of its fixtures."""
+    found = {kind: index for index, kind in rows.about(content_hash)}
+    return found.get(EntryKind.HELD), found.get(EntryKind.RELEASED)
+
+
+def _refuse_held(rows: LogRows, content_hash: str | None, *, of_seat: bool) -> None:
+    if of_seat or content_hash is None:
+        return
+    index, released = held_entries(rows, content_hash)
+    if index is not None and released is None:
+        raise LogConflictError(
+            f"pack {content_hash} is held back by entry {index} of the log: only seats run over it until its release"
+        )
 
 
 def recommit(rows: LogRows, run_id: str, ts_ms: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from clvlab.errors import BundleError, EvidenceError
 from clvlab.law.schema import Causality
-from clvlab.log.entries import SeatEntry, read_entry
+from clvlab.log.entries import HeldEntry, ReleasedEntry, SeatEntry, read_entry
 from clvlab.log.note import Signer, write_note
 from clvlab.proof.bundle import run_of
 from clvlab.proof.canonical import HASH, JsonObject, canonical, parsed, sha256
@@ -32,10 +32,20 @@ _ALIAS_DIGITS = 16
 
 
 class Blind(StrEnum):
-    """What a seat hides: nothing, or names, ids, dates and the order of sides."""
+    """What a seat hides: nothing, or names, ids, dates and the order of sides, also over a pack that is held back.
+
+    ``live`` hides nothing, as nobody knows the prices of a match that is still to be played.
+    """
 
     OPEN = "open"
     ALIASED = "aliased"
+    HELD_BACK = "held-back"
+    LIVE = "live"
+
+    @property
+    def hides(self) -> bool:
+        """Whether names are aliases."""
+        return self in (Blind.ALIASED, Blind.HELD_BACK)
 
 
 # Everything that a seat hides follows from its secret, which the log commits to before the first tick and a bundle opens.
@@ -116,13 +126,17 @@ TickViews = Callable[[Blind, bytes], Iterable[tuple[tuple[int, int], JsonObject]
 
 @dataclass(frozen=True, slots=True)
 class DecisionChain:
-    """A seat's chain that was recomputed. ``entries`` are the proved entries of the log, as in the part."""
+    """A seat's chain that was recomputed. ``entries`` are the proved entries of the log, as in the part.
+
+    ``held`` has those about its pack, if that was held back: the one that holds it back, and the one that opens its list.
+    """
 
     header: JsonObject
     blind: Blind
     secret: bytes
     ticks: Sequence[JsonObject]
     entries: Sequence[JsonObject]
+    held: Sequence[JsonObject] = ()
 
     @property
     def head(self) -> str:
@@ -131,7 +145,9 @@ class DecisionChain:
 
 def read_chain(data: bytes) -> DecisionChain:
     """Read a seat's chain and recompute its heads; ``BundleError`` for another form, secret or head."""
-    file = _exactly(_read(data), _FILE, "seat.json")
+    file = _read(data)
+    is_held = isinstance(file, dict) and file.get("blind") == Blind.HELD_BACK
+    file = _exactly(file, _FILE | ({"held": list} if is_held else {}), "seat.json")
     head, secret = first_head(file["header"]), file["secret"]
     if file["schema"] != CHAIN_SCHEMA or file["blind"] not in list(Blind) or len(secret) != 2 * SECRET_BYTES:
         raise BundleError(f"seat.json is no {CHAIN_SCHEMA}: {file['schema']!r:.40}, {file['blind']!r:.40}, {secret!r:.80}")
@@ -148,7 +164,7 @@ def read_chain(data: bytes) -> DecisionChain:
         head = next_head(head, tick["tick"], tick["decisions"], missed=tick["missed"])
         if head != tick["head"]:
             raise BundleError(f"the chain of the seat has the head {tick['head']!r:.80} after tick {number}, it gives {head}")
-    return DecisionChain(file["header"], Blind(file["blind"]), opened, file["ticks"], file["entries"])
+    return DecisionChain(file["header"], Blind(file["blind"]), opened, file["ticks"], file["entries"], file.get("held", ()))
 
 
 def _read(data: bytes) -> Any:
@@ -186,7 +202,8 @@ def check_chain(chain: DecisionChain, verification: Verification, views: TickVie
     agent = started["agents"][0]
     config = sealed_config(str(chain.header.get("seat")), chain.blind, chain.secret)
     sealed = (started["kind"], started["origin_id"], len(started["agents"]), agent["strategy"], agent["causality"])
-    if sealed != (KIND, config["seat"], 1, STRATEGY, Causality.ASKED) or agent["config"] != config:
+    causality = Causality.LIVE if chain.blind is Blind.LIVE else Causality.ASKED
+    if sealed != (KIND, config["seat"], 1, STRATEGY, causality) or agent["config"] != config:
         raise BundleError(f"the run is not that of seat {config['seat']!r:.80}, or its secret is another one")
     if chain.header != header(config["seat"], agent["agent_id"], started["run_id"], chain.secret):
         raise BundleError(f"the chain is about {chain.header!r:.200}, not about run {started['run_id']} of {config['seat']}")
@@ -239,7 +256,7 @@ def _as_sealed(decision: JsonObject) -> tuple[Any, ...]:
 
 def _of_row(row: JsonObject, chain: DecisionChain) -> tuple[Any, ...]:
     fixture_id, market, side = row["fixture_id"], row["market_key"], row["side"]
-    if chain.blind == Blind.ALIASED and market is not None:
+    if chain.blind.hides and market is not None:
         market, side = alias(chain.secret, "market", fixture_id, market), alias(chain.secret, "side", fixture_id, market, side)
     names = ("stake", "limit_odds_milli", "reason", "claimed_edge_bps", "confidence_ppm", "confidence_raw")
     return (row["action"], market, side, *(row[name] for name in names))
@@ -253,7 +270,7 @@ def check_entries(chain: DecisionChain, parts: Mapping[str, bytes], ends_at: int
     committed = before = run_of(parts).commit_index
     ticks = -1
     for one in chain.entries:
-        proved = _exactly(one, {"entry": str, "index": int, "proof": list}, "an entry of the seat")
+        proved = _proved(one)
         entry, index = read_entry(proved["entry"].encode()), proved["index"]
         if not isinstance(entry, SeatEntry) or (entry.run_id, entry.commit_index) != (chain.header["run_id"], committed):
             raise BundleError(f"entry {index} is not of this seat: {proved['entry']!r:.120}")
@@ -267,3 +284,33 @@ def check_entries(chain: DecisionChain, parts: Mapping[str, bytes], ends_at: int
         before, ticks = index, entry.ticks
     if chain.entries and ticks != len(chain.ticks):
         raise BundleError(f"the last entry of the seat is of {ticks} ticks, the chain has {len(chain.ticks)}")
+
+
+def check_held(chain: DecisionChain, parts: Mapping[str, bytes], content_hash: str | None) -> str:
+    """Require a held-back seat's entries to be about its pack, the first before its commitment; their proofs are not judged.
+
+    Returns
+    -------
+    str
+        What the entries show, in words.
+    """
+    committed = run_of(parts).commit_index
+    read = [(one["index"], read_entry(one["entry"].encode())) for one in map(_proved, chain.held)]
+    if len(read) not in (1, 2) or committed is None:
+        raise BundleError(f"the seat names {len(read)} entries that hold its pack back or open its list, not one or two")
+    index, first = read[0]
+    if not isinstance(first, HeldEntry) or first.content_hash != content_hash or index >= committed:
+        raise BundleError(f"entry {index} does not hold back pack {content_hash} before the seat's commitment {committed}")
+    words = f"its pack was held back since entry {index} of the log, before the seat"
+    if len(read) == 1:
+        return f"{words}; its list of fixtures is not opened yet"
+    opened, last = read[1]
+    if not isinstance(last, ReleasedEntry) or (last.content_hash, last.held_index) != (content_hash, index):
+        raise BundleError(f"entry {opened} does not open the list of pack {content_hash}")
+    if opened <= committed:
+        raise BundleError(f"entry {opened} opened the list of the pack before the seat's commitment {committed}")
+    return f"{words}; its list of fixtures was opened by entry {opened}"
+
+
+def _proved(entry: Any) -> JsonObject:
+    return _exactly(entry, {"entry": str, "index": int, "proof": list}, "an entry of the seat")

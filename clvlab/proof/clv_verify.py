@@ -261,12 +261,20 @@ SEAT_BACK = {"action": one_of("BACK"), "limit_odds_milli?": COUNT, "market": TEX
 SEAT_DECISIONS = f"{pattern(SEAT_BACK)}|{pattern({'action': one_of('WAIT'), **CLAIMS})}"
 SEAT_HEADER = {"schema": one_of("clvlab-seat/1"), **dict.fromkeys(("agent_id", "blind_commitment", "run_id", "seat"), TEXT)}
 SEAT = {
-    "blind": one_of("open", "aliased"), "entries": [PROVED], "header": SEAT_HEADER, "schema": one_of("clvlab-seat-chain/1"),
-    "secret": r'"[0-9a-f]{64}"', "ticks": [{"decisions": [SEAT_DECISIONS], "head": HASH, "missed": BOOL, "tick": HASH}],
+    "blind": one_of("open", "aliased", "held-back", "live"), "entries": [PROVED], "header": SEAT_HEADER,
+    "held?": [PROVED], "schema": one_of("clvlab-seat-chain/1"), "secret": r'"[0-9a-f]{64}"',
+    "ticks": [{"decisions": [SEAT_DECISIONS], "head": HASH, "missed": BOOL, "tick": HASH}],
 }  # fmt: skip
 SEAT_ENTRY = {
     "commit_index": COUNT, "head": HASH, "kind": one_of("SEAT"), "run_id": TEXT, "schema": one_of("clvlab-log/8"),
     "ticks": COUNT, "ts_ms": COUNT,
+}  # fmt: skip
+HELD_ENTRY = {
+    "content_hash": HASH, "fixtures": COUNT, "fixtures_hash": HASH, "kind": one_of("HELD"), "schema": one_of("clvlab-log/9"),
+    "ts_ms": COUNT,
+}  # fmt: skip
+RELEASED_ENTRY = {
+    "content_hash": HASH, "held_index": COUNT, "kind": one_of("RELEASED"), "schema": one_of("clvlab-log/9"), "ts_ms": COUNT,
 }  # fmt: skip
 LINE = {"index": COUNT, "line": TEXT, "proof": PROOF, "size": COUNT}
 DISCLOSURE = {
@@ -1117,10 +1125,13 @@ def check_seat(run: Run) -> None:
     require(witnesses >= run.trust["witness_quorum"], f"{witnesses} trusted witnesses signed the checkpoint of the seat")
     heads, before, ticks = _heads(seat), run.manifest["commit_index"], -1
     require(before is not None and seat["entries"], "the log holds no entry of the seat")
+    for one in [*seat.get("held", []), *seat["entries"]]:
+        found = included(leaf(one["entry"].encode()), one["index"], size, _hashes(one["proof"]))
+        require(found == root, f"entry {one['index']} of the seat does not stand in the log of {origin!a}")
+    if seat["blind"] == "held-back":
+        check_held(seat["held"], run.manifest)
     for one in seat["entries"]:
         index = one["index"]
-        found = included(leaf(one["entry"].encode()), index, size, _hashes(one["proof"]))
-        require(found == root, f"entry {index} of the seat does not stand in the log of {origin!a}")
         entry = shaped(one["entry"].encode(), SEAT_ENTRY, f"entry {index} of the seat")
         rules = {
             "it is of this run": (entry["run_id"], entry["commit_index"])
@@ -1136,6 +1147,21 @@ def check_seat(run: Run) -> None:
     require(ticks == len(heads) - 1, f"the last entry of the seat is of {ticks} ticks, the chain has {len(heads) - 1}")
 
 
+def check_held(held: list[Object], manifest: Object) -> None:
+    """Require the log to hold back the pack of a seat before its commitment, and to open the list of fixtures after it."""
+    require(len(held) in (1, 2), f"the seat names {len(held)} entries that hold its pack back or open its list")
+    shapes = (HELD_ENTRY, RELEASED_ENTRY)
+    entries = [shaped(one["entry"].encode(), shape, "an entry of its pack") for one, shape in zip(held, shapes, strict=False)]
+    committed, (index, *opened) = manifest["commit_index"], (one["index"] for one in held)
+    rules = {
+        "the entries are about its pack": {one["content_hash"] for one in entries} == {manifest["content_hash"]},
+        "it was held back before": index < committed,
+        "its list was opened afterwards": all(one > committed for one in opened),
+        "that list is the one of the entry": all(one["held_index"] == index for one in entries[1:]),
+    }
+    require_all(rules, "the pack that the seat says was held back")
+
+
 def check_chain(run: Run) -> Object:
     """Require the chain of a seat to say what the evidence says, and return it; no key has a part in this."""
     seat: Object = shaped(run.parts["seat.json"], SEAT, "the seat")
@@ -1143,11 +1169,12 @@ def check_chain(run: Run) -> Object:
     commitment = sha256(b"clvlab-seat-blind/1\0" + secret)
     own = {"seat": header["seat"], "blind": seat["blind"], "blind_commitment": commitment}
     config = own | {"run_salt": _derived(secret, b"run")}
-    agent = started["agents"][0]
+    agent, causality = started["agents"][0], "live" if seat["blind"] == "live" else "asked"
     rules = {
-        "the run is that of a seat": (started["kind"], agent["strategy"], agent["causality"]) == ("seat", "seat", "asked"),
+        "the run is that of a seat": (started["kind"], agent["strategy"], agent["causality"]) == ("seat", "seat", causality),
         "it is that of this seat": started["origin_id"] == header["seat"] and [agent["config"]] == [config],
         "it has one agent": [agent["agent_id"] for agent in started["agents"]] == [header["agent_id"]],
+        "it names who held its pack back, if it was": ("held" in seat) == (seat["blind"] == "held-back"),
         "the chain is about it": (header["run_id"], header["blind_commitment"]) == (started["run_id"], commitment),
     }
     require_all(rules, f"the seat {header['seat']!a}")
@@ -1191,7 +1218,7 @@ def _sealed_in(decision: Object, seat: Object, secret: bytes) -> tuple[Any, ...]
     """Return a decision of the evidence with the names that the seat showed."""
     action, untrusted, fixture_id = decision["action"], decision["untrusted"], decision["fixture_id"]
     market, side = action["market_key"], action["side"]
-    if seat["blind"] == "aliased" and market is not None:
+    if seat["blind"] in ("aliased", "held-back") and market is not None:
         side = _alias(secret, "side", fixture_id, market, side)
         market = _alias(secret, "market", fixture_id, market)
     claims = untrusted["reason"], untrusted["claimed_edge_bps"], untrusted["confidence_ppm"], untrusted["confidence_raw"]

@@ -24,6 +24,7 @@ class Knowledge(StrEnum):
 
     LIVE = "live"
     COMMITTED_BEFORE = "committed-before"
+    HELD_BACK = "held-back"  # the operator alone had them
     HISTORY = "history"
 
 

@@ -126,6 +126,11 @@ class StoredLogRows:
         found = self._connection.execute(query.where(_of.idx < size).order_by(_of.idx))
         return [_bytes(entry, f"entry {index}") for index, entry in found]
 
+    def committed_over(self, content_hash: str) -> int | None:
+        query = select(func.min(_of.idx)).where(_of.content_hash == content_hash, _of.kind == EntryKind.COMMIT)
+        found = self._connection.execute(query).scalar()
+        return None if found is None else _index(found)
+
     def page(self, since: int, limit: int) -> list[tuple[int, bytes]]:
         return entries(self._connection, since, limit)
 

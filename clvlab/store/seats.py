@@ -9,12 +9,12 @@ from sqlalchemy import Connection, bindparam, select, update
 from typing_extensions import TypedDict
 
 from clvlab.api.answer import JsonObject
-from clvlab.log.log import seat_entries
-from clvlab.log.seats import CHAIN_SCHEMA, header
+from clvlab.log.log import held_entries, seat_entries
+from clvlab.log.seats import CHAIN_SCHEMA, Blind, header
 from clvlab.log.tree import inclusion
 from clvlab.store.database import columns, first, rows
 from clvlab.store.runlog import StoredLogRows
-from clvlab.store.tables import seat_decisions, seats
+from clvlab.store.tables import seat_decisions, seats, shown_ticks
 
 
 class SeatStatus(StrEnum):
@@ -126,6 +126,23 @@ def ticks(connection: Connection, seat_id: str) -> list[SeatTickRow]:
     return rows(connection, _TICKS, SeatTickRow, seat_id=seat_id)
 
 
+def show(connection: Connection, seat_id: str, tick: int, view: JsonObject, served_ts_ms: int) -> None:
+    """Store the next tick of a live seat, and when it arrived."""
+    connection.execute(shown_ticks.insert(), [{"seat_id": seat_id, "tick": tick, "view": view}])
+    connection.execute(update(seats).where(seats.c.seat_id == seat_id).values(served_ts_ms=served_ts_ms))
+
+
+def shown(connection: Connection, seat_id: str, since: int) -> list[JsonObject]:
+    """Return what a live seat was shown after its first ``since`` ticks."""
+    query = select(shown_ticks.c.view).where(shown_ticks.c.seat_id == seat_id, shown_ticks.c.tick > since)
+    return list(connection.execute(query.order_by(shown_ticks.c.tick)).scalars())
+
+
+def capture(connection: Connection, seat_id: str, content_hash: str) -> None:
+    """Store the content hash of the pack that a live seat's run captured."""
+    connection.execute(update(seats).where(seats.c.seat_id == seat_id).values(content_hash=content_hash))
+
+
 def playing(connection: Connection, owner: str) -> list[str]:
     """Return the agent ids of an owner's seats that still play, one for each seat."""
     query = select(seats.c.agent_id).where(seats.c.owner == owner, seats.c.status == SeatStatus.PLAYING)
@@ -147,20 +164,25 @@ def chain_of(connection: Connection, row: SeatRow, size: int | None = None) -> J
     """Return the whole chain of a seat, as in a bundle. Its entries are proved among the first ``size`` of the run log."""
     log = StoredLogRows(connection)
     size = log.size() if size is None else size
-    entries = [
-        {"entry": log.entry(index).decode(), "index": index, "proof": [one.hex() for one in inclusion(log, index, size)]}
-        for index in seat_entries(log, row["run_id"])
-        if index < size
-    ]
+
+    def proved(indices: Iterable[int | None]) -> list[JsonObject]:
+        return [
+            {"entry": log.entry(index).decode(), "index": index, "proof": [one.hex() for one in inclusion(log, index, size)]}
+            for index in indices
+            if index is not None and index < size
+        ]
+
     links = [
         {"tick": one["digest"], "decisions": one["decisions"], "missed": one["missed"], "head": one["head"]}
         for one in ticks(connection, row["seat_id"])
     ]
+    is_held = row["request"]["blind"] == Blind.HELD_BACK
     return {
         "schema": CHAIN_SCHEMA,
         "header": header(row["seat_id"], row["agent_id"], row["run_id"], row["secret"]),
         "blind": row["request"]["blind"],
         "secret": row["secret"].hex(),
         "ticks": links,
-        "entries": entries,
+        "entries": proved(seat_entries(log, row["run_id"])),
+        **({"held": proved(held_entries(log, row["content_hash"]))} if is_held else {}),
     }

@@ -406,7 +406,7 @@ seats = Table(
     Column("agent_id", Name, nullable=False),
     Column("run_id", Name, nullable=False, unique=True),
     Column("pack_id", Name, nullable=False),
-    Column("content_hash", Name, nullable=False),
+    Column("content_hash", Name, nullable=False),  # of a live seat empty until its pack is captured
     Column("fixture_ids", Json, nullable=False),
     Column("ranked", Boolean, nullable=False),
     Column("request", Json, nullable=False),
@@ -439,6 +439,39 @@ seat_decisions = Table(
     Column("missed", Boolean, nullable=False),
     Column("head", Name, nullable=False),
     Column("ts_ms", BigInteger, nullable=False),
+)
+
+# What a live seat was shown so far: a row for each message.
+shown_ticks = Table(
+    "shown_ticks",
+    metadata,
+    Column("seat_id", Name, ForeignKey("seats.seat_id"), primary_key=True),
+    Column("tick", BigInteger, primary_key=True, autoincrement=False),
+    Column("view", Json, nullable=False),
+)
+
+# Packs that are held back for seats, which no catalog lists, and to which seat each of their fixtures was dealt.
+held_packs = Table(
+    "held_packs",
+    metadata,
+    Column("content_hash", Name, primary_key=True),
+    Column("pack_id", Name, nullable=False, unique=True),
+    Column("folder", Name, nullable=False),
+    Column("entry", Json, nullable=False),  # the hashes of its files
+    Column("fixtures", BigInteger, nullable=False),
+    Column("fixture_list", LargeBinary, nullable=False),  # salted; its hash is in the run log
+    Column("idx", BigInteger, nullable=False),  # of the log entry that holds it back
+    Column("released_idx", BigInteger),  # of the log entry that opens its list; null until then
+    Column("created_ts_ms", BigInteger, nullable=False),
+)
+
+dealt_fixtures = Table(
+    "dealt_fixtures",
+    metadata,
+    Column("content_hash", Name, ForeignKey("held_packs.content_hash"), primary_key=True),
+    Column("fixture_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("seat_id", Name, ForeignKey("seats.seat_id"), nullable=False, unique=True),
+    Column("owner", Name, nullable=False),
 )
 
 # A token that changes with any row.

@@ -62,7 +62,8 @@ _HEADERS = {
 _REASONS = (
     "For a start: `not_startable`, `roster_empty`, `no_live_feed`, `fixture_not_on_feed`, `no_quota`, `binding_missing`, "
     "`binding_changed`, `entry_unusable`. For a deletion: `has_events`, `in_use`. For an idempotency key: `fingerprint`, "
-    "`prior_attempt`. For a seat: `answered`, `unserved`, `over`, `unsealed`."
+    "`prior_attempt`. For a seat: `answered`, `unserved`, `over`, `unsealed`. "
+    "For a pack that is held back: `public`, `opened`, `unopened`, `dealt`, `limit`."
 )
 _BODY = "x-body"
 _REF = "#/components/schemas/"

@@ -116,6 +116,9 @@ class Settings(BaseSettings):
         default=86_400, ge=1, le=31_536_000, description="longest time without an answer, after which a seat is abandoned"
     )
     seat_max_ticks: int = Field(default=100_000, ge=1, le=250_000, description="messages of a seat")
+    seat_held_fixtures: int = Field(
+        default=1_000, ge=1, description="fixtures of one pack that is held back that an owner is dealt; beyond it 409"
+    )
     seat_log_ticks: int = Field(default=500, ge=1, description="ticks after which the run log gets the head of a seat's chain")
     seat_log_s: int = Field(default=60, ge=1, description="seconds after which the next answer brings that head into the log")
     max_upload_ticks: int = Field(default=5_000_000, ge=1, description="rows of an uploaded pack")

@@ -2,6 +2,8 @@
 
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -11,6 +13,7 @@ from clvlab.log.bundles import Trust, judge
 from clvlab.log.entries import SeatEntry, read_entry
 from clvlab.log.log import abandon, commit, note_seat, seat_entries
 from clvlab.log.seats import alias, blind_commitment, drawn, first_head, header, next_head, run_salt, tick_salt
+from clvlab.packs.synthetic import Recipe, build
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import read_bundle, run_of
 from clvlab.proof.canonical import canonical, parsed, sha256
@@ -18,7 +21,7 @@ from clvlab.proof.verify import verify
 from clvlab.store.runlog import RunLog
 from tests.arena.seats import FIXTURES, answered, finished, request, signed
 from tests.factories import ALICE
-from tests.log.test_audit import audited, committed, newer, sealed
+from tests.log.test_audit import PACK, audited, committed, newer, sealed
 from tests.logs import run_of as run_named
 
 HEAD, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -31,14 +34,20 @@ def seat(name, index, ticks, head=HEAD, **changed):
 
 @cache
 def bundles():
-    """Parts of bundles of an aliased and of an open seat, and the keys of their log."""
+    """Parts of bundles of seats of each blindness, and the keys of their log."""
     application = Application(log_key=signed())
     found = {}
-    for blind in ("aliased", "open"):
-        start = application.seats.take(ALICE, request(blind=blind, fixture_ids=[FIXTURES[0]]))
-        answer = answered(application, ALICE, start, 40)
-        finished(application, ALICE, start | {"next": answer["next"]})
-        found[blind] = read_bundle(application.runs.bundle(start["run_id"]))
+    with TemporaryDirectory() as scratch:
+        build(Recipe(seed=977, fixtures=2, messages=60), Path(scratch) / "vault")
+        application.seats.held.hold_back(Path(scratch) / "vault")
+        for blind in ("aliased", "open", "held-back"):
+            of = {"pack_id": "vault", "fixture_ids": None} if blind == "held-back" else {"fixture_ids": [FIXTURES[0]]}
+            start = application.seats.take(ALICE, request(blind=blind, **of))
+            answer = answered(application, ALICE, start, 40)
+            finished(application, ALICE, start | {"next": answer["next"]})
+            if blind == "held-back":
+                application.seats.held.release("vault")
+            found[blind] = read_bundle(application.runs.bundle(start["run_id"]))
     keys = {"logs": [str(application.log.signer.verifier)]}
     application.close()
     return found, keys
@@ -102,7 +111,8 @@ def with_a_tick_more(part):
 
 
 def with_decisions_swapped(part):
-    one, other = [tick for tick in part["ticks"] if tick["decisions"]][:2]
+    one, *others = [tick for tick in part["ticks"] if tick["decisions"]]
+    other = next(tick for tick in others if tick["decisions"] != one["decisions"])
     one["decisions"], other["decisions"] = other["decisions"], one["decisions"]
     rehashed(part)
 
@@ -113,6 +123,11 @@ def with_another_secret(part):
 
 def with_another_blindness(part):
     part["blind"] = "open" if part["blind"] == "aliased" else "aliased"
+
+
+def without_held(part):
+    part["blind"] = "aliased"
+    part.pop("held", None)
 
 
 CONTRADICTIONS = [
@@ -144,7 +159,7 @@ OF_THE_LOG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("blind", ["aliased", "open"])
+@pytest.mark.parametrize("blind", ["aliased", "open", "held-back"])
 def test_the_chain_of_a_finished_seat_passes_both_judges(blind, tmp_path):
     parts = bundles()[0][blind]
 
@@ -153,13 +168,49 @@ def test_the_chain_of_a_finished_seat_passes_both_judges(blind, tmp_path):
     assert sum(bool(tick["decisions"]) for tick in parsed(parts["seat.json"])["ticks"]) >= 8
 
 
-@pytest.mark.parametrize("blind", ["aliased", "open"])
+@pytest.mark.parametrize("blind", ["aliased", "open", "held-back"])
 @pytest.mark.parametrize("number", range(len(CONTRADICTIONS)))
 def test_a_chain_that_contradicts_the_evidence_fails_whomever_one_trusts(blind, number, tmp_path):
     parts = changed_part(blind, CONTRADICTIONS[number])
 
     assert verdicts(parts, tmp_path) == ("fail", "fail")
     assert verdicts(parts, tmp_path, trusted=False) == ("fail", "fail")
+
+
+OF_THE_PACK = [
+    lambda part: part["held"].clear(),
+    lambda part: part["held"].pop(0),
+    lambda part: part["held"].reverse(),
+    lambda part: part["held"].append(part["held"][0]),
+    lambda part: part["held"].insert(1, part["held"][0]),
+    lambda part: part.update(held=part["entries"]),
+    lambda part: part["held"][0].update(index=part["held"][0]["index"] + 1),
+    lambda part: part["held"][0]["proof"].pop(),
+    lambda part: part["held"][0].update(entry=part["held"][0]["entry"].replace('"fixtures":2', '"fixtures":3')),
+    lambda part: part["held"][1].update(entry=part["held"][1]["entry"].replace('"held_index":0', '"held_index":1')),
+]
+
+
+@pytest.mark.parametrize("number", range(len(OF_THE_PACK)))
+def test_a_pack_that_the_log_does_not_hold_back_fails_by_a_trusted_log(number, tmp_path):
+    parts = changed_part("held-back", OF_THE_PACK[number])
+
+    assert verdicts(parts, tmp_path) == ("fail", "fail")
+    assert verdicts(parts, tmp_path, trusted=False) == ("not_applicable", "not_applicable")
+
+
+@pytest.mark.parametrize("change", [without_held, lambda part: part.pop("held"), lambda part: part.update(held=1)])
+def test_a_held_back_seat_must_name_who_held_its_pack_back(change, tmp_path):
+    parts = changed_part("held-back", change)
+
+    assert verdicts(parts, tmp_path) == ("fail", "fail")
+    assert verdicts(parts, tmp_path, trusted=False) == ("fail", "fail")
+
+
+def test_another_seat_names_no_pack_that_was_held_back(tmp_path):
+    held = parsed(bundles()[0]["held-back"]["seat.json"])["held"]
+
+    assert verdicts(changed_part("aliased", lambda part: part.update(held=held)), tmp_path) == ("fail", "fail")
 
 
 @pytest.mark.parametrize("number", range(len(OF_THE_LOG)))
@@ -260,3 +311,45 @@ def test_an_audit_takes_the_entries_of_a_seat():
     assert read_entry(canonical(seat("a", 0, 9, OTHER))) == SeatEntry(run_named("a"), 0, 9, OTHER)
     with pytest.raises(EvidenceError, match="other keys"):
         read_entry(canonical(seat("a", 0, -1)))
+
+
+def held(content_hash=PACK, **changed):
+    entry = {"kind": "HELD", "schema": "clvlab-log/9", "content_hash": content_hash, "fixtures": 3, "fixtures_hash": HEAD}
+    return entry | {"ts_ms": 1} | changed
+
+
+def released(index, content_hash=PACK, **changed):
+    entry = {"kind": "RELEASED", "schema": "clvlab-log/9", "content_hash": content_hash, "held_index": index, "ts_ms": 1}
+    return entry | changed
+
+
+@pytest.mark.parametrize(
+    ("entries", "index", "rule"),
+    [
+        ([committed("a"), held()], 1, "over which an earlier entry commits to a run"),
+        ([held(), held()], 1, "again, which is entry 0"),
+        ([held(fixtures_hash="sha256:1")], 0, "by no hash"),
+        ([held("sha256:1")], 0, "by no hash"),
+        ([held(fixtures=-1)], 0, "not well-formed"),
+        ([held() | {"salt": "1"}], 0, "not well-formed"),
+        ([released(0)], 0, "not the earlier entry that holds it back"),
+        ([held(), released(1)], 1, "not the earlier entry that holds it back"),
+        ([held(), released(0, HEAD)], 1, "not the earlier entry that holds it back"),
+        ([held(), released(0), released(0)], 2, "which entry 1 did"),
+        ([held(), newer(committed("a")), newer(sealed("a", 1))], 2, "no seat's, and is over the pack that entry 0 holds back"),
+    ],
+)
+def test_an_audit_finds_entries_of_held_packs_that_no_writer_would_have_written(entries, index, rule):
+    [broken] = audited(*entries).broken
+
+    assert broken.index == index
+    assert rule in broken.rule
+
+
+def test_an_audit_takes_seats_over_a_pack_that_is_held_back_and_other_runs_after_its_release():
+    of_seat = [newer(committed("a")), seat("a", 1, 0), seat("a", 1, 9, OTHER), newer(sealed("a", 1))]
+
+    found = audited(held(), *of_seat, released(0), newer(committed("b")), newer(sealed("b", 6)), held(OTHER))
+
+    assert found.broken == []
+    assert [(one.index, one.released) for one in found.held()] == [(0, 5), (8, None)]

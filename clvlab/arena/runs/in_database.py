@@ -19,6 +19,8 @@ from clvlab.arena.caps import Budget
 from clvlab.law.metrics import forecast_errors, outcomes
 from clvlab.law.schema import Causality
 from clvlab.log.log import abandon, commit, conclude, recommit
+from clvlab.log.seats import KIND as SEAT_KIND
+from clvlab.log.seats import Blind
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.manifest import RunStarted, inputs_hash
@@ -74,7 +76,7 @@ class FixtureClaims(dict[tuple[Row, str], dict[int, str]]):
 def results(verification: Verification, row: RunRow, claim: Claim) -> list[ResultRow]:
     """Return the contribution of a verified run, a row per agent, derived from its sealed bytes; empty if they can't be read.
 
-    A replay counts as ``history`` unless the log shows an earlier commitment to the agent.
+    A replay counts as ``history`` unless the log shows an earlier commitment to the agent, or its pack was held back.
     """
     started = verification.started
     if verification.scores is None or verification.outcomes is None or started is None:
@@ -90,7 +92,7 @@ def results(verification: Verification, row: RunRow, claim: Claim) -> list[Resul
         _sums(scores, agent_ids, verification.outcomes if is_whole else None),
         sketches(scores, content_hash, agent_ids),
     )
-    failing, known = is_failing(verification), knowledge(started["source_mode"])
+    failing, known = is_failing(verification), _knowledge(started)
     return [
         {
             "run_id": verification.run_id,
@@ -111,6 +113,12 @@ def results(verification: Verification, row: RunRow, claim: Claim) -> list[Resul
         }
         for agent in started["agents"]
     ]
+
+
+def _knowledge(started: RunStarted) -> Knowledge:
+    """Return when prices became known. A service, which alone makes seats, has refused any other run over a held-back pack."""
+    is_held = started["kind"] == SEAT_KIND and started["agents"][0]["config"].get("blind") == Blind.HELD_BACK
+    return Knowledge.HELD_BACK if is_held else knowledge(started["source_mode"])
 
 
 def is_failing(verification: Verification) -> bool:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from clvlab.arena.run_jobs import Sealing
-from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.in_database import give_up
+from clvlab.arena.seats.held import HeldPacks
 from clvlab.arena.seats.requests import SeatRequest
 from clvlab.arena.seats.tape import SeatTape
-from clvlab.arena.uploads.packs import Packs
 from clvlab.engine.agent import Identity, register
 from clvlab.errors import UnknownSeatError
 from clvlab.law.actions import Decision, decisions_of
@@ -75,7 +74,7 @@ def blind_of(row: SeatRow) -> Blind:
 @dataclass(frozen=True)
 class SeatOrigin:
     database: Database
-    catalog: Packs
+    packs: HeldPacks
     clock: Callable[[], int]
 
     def spec(self, job: Job) -> ReplaySpec:
@@ -83,7 +82,7 @@ class SeatOrigin:
         with self.database.read() as connection:
             row = require(seats.row(connection, seat_id), seat_id)
             answered = seats.ticks(connection, seat_id)
-        pack = open_catalogued(self.catalog.seen_by(row["owner"]), row["pack_id"])
+        pack = self.packs.of_seat(row)
         blind, secret = blind_of(row), row["secret"]
         deciding = [tick for tick in answered if tick["decisions"]]
         tape = SeatTape.of(pack, row["fixture_ids"]) if deciding else None

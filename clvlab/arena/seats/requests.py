@@ -34,6 +34,10 @@ class SeatLimits:
         Most bytes of all decisions of one seat, as recorded.
     tick_s, seat_s
         Longest deadlines in seconds, which also hold where a request names none: of one tick, and of a seat without an answer.
+    live_s
+        Longest time in seconds from the arrival of a message at a live seat to its answer.
+    held_fixtures
+        Most fixtures of one pack that is held back that one owner is dealt.
     log_ticks, log_s
         The run log gets the head of a chain after so many ticks, and at the first answer after so many seconds.
     """
@@ -42,6 +46,8 @@ class SeatLimits:
     decision_bytes: int = 16 << 20
     tick_s: int = 3_600
     seat_s: int = 86_400
+    live_s: int = 5
+    held_fixtures: int = 1_000
     log_ticks: int = 500
     log_s: int = 60
 
@@ -56,7 +62,8 @@ class SeatRequest(Body):
     pack_id, fixture_ids
         Replayed pack, and its fixtures or ``all``; null draws one fixture by the secret of the seat.
     blind
-        ``open`` hides nothing; ``aliased`` hides names, ids, dates and the order of sides.
+        ``open`` hides nothing; ``aliased`` hides names, ids, dates and the order of sides; ``held-back`` is aliased over a pack
+        that is held back, and deals one fixture that no other seat gets; ``live`` follows a match on the service's feed.
     window_id, end_rule, duration_s, min_clv_horizon_s, market_allowlist, close_source
         The scoring window, as of a backtest.
     tick_s, seat_s
@@ -75,6 +82,16 @@ class SeatRequest(Body):
     close_source: _Text | None = None
     tick_s: _Seconds | None = None
     seat_s: _Seconds | None = None
+
+    @model_validator(mode="after")
+    def _dealt(self) -> SeatRequest:
+        if self.blind is Blind.HELD_BACK and self.fixture_ids is not None:
+            raise ValueError("a held-back seat names no fixture_ids: one is dealt to it")
+        if self.blind is Blind.LIVE and self.pack_id is not None:
+            raise ValueError("a live seat follows the feed, and names no pack_id")
+        if self.blind is Blind.LIVE and self.fixture_ids is not None and len({*self.fixture_ids}) != 1:
+            raise ValueError("a live seat follows one fixture: name one in fixture_ids, or none for the next to kick off")
+        return self
 
 
 class _Proposal(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import cast
@@ -22,23 +22,28 @@ from clvlab.api.seats import (
     SeatTick,
 )
 from clvlab.arena.caps import Budget, Caps
+from clvlab.arena.live import payload_of
 from clvlab.arena.pages import PAGE, page_of
-from clvlab.arena.runs.binding import bind, open_catalogued
+from clvlab.arena.runs.binding import bind
 from clvlab.arena.runs.in_database import enter
 from clvlab.arena.seats.commits import GroupCommit
+from clvlab.arena.seats.held import DEALT, HeldPacks, all_dealt, require_free
 from clvlab.arena.seats.job import blind_of, require, seat_spec
+from clvlab.arena.seats.live import LiveTape, live_seat_spec, message_view
 from clvlab.arena.seats.requests import SeatAction, SeatLimits, SeatRequest
-from clvlab.arena.seats.tape import SeatTape
+from clvlab.arena.seats.tape import SeatTape, Shown
 from clvlab.arena.uploads.packs import Packs
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import (
     ClvlabError,
     DecisionError,
+    HeldBackError,
     PackTamperedError,
     SeatConflictError,
     SeatTooLongError,
     UnknownSeatError,
 )
+from clvlab.law.message import Message
 from clvlab.log.log import abandon, commit, note_seat
 from clvlab.log.note import Signer
 from clvlab.log.seats import (
@@ -56,8 +61,10 @@ from clvlab.log.seats import (
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import JsonObject, canonical, sha256
 from clvlab.proof.manifest import RunStarted, inputs_hash
+from clvlab.runs.live.feed import LiveFeed, is_genuine
+from clvlab.runs.live.spec import LiveSpec
 from clvlab.runs.spec import ReplaySpec
-from clvlab.store import seats
+from clvlab.store import held, seats
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import JobPayload
 from clvlab.store.runlog import StoredLogRows
@@ -67,6 +74,8 @@ from clvlab.store.tables import seats as seat_table
 logger = logging.getLogger("clvlab.seats")
 _TAPES_BYTES = 256 << 20
 _SEATS = 4_096
+_LIVE_SEAT_S = 366 * 86_400  # a live seat that nobody answers misses its ticks, and is not abandoned
+_LOOK_S, _LONGEST_S = 0.002, 0.064  # between two looks for the answer to a live tick
 _ROWS_PER_TICK = 64  # before a tape is read, its messages are bounded by its rows
 WITHDRAWN, LEFT_ALONE = "withdrawn", "left alone"
 
@@ -101,11 +110,11 @@ class _Act:
     """An answer that waits for its transaction. ``fault`` refuses it if its tick is open, ``started`` is of the last tick."""
 
     known: _Seat
-    tape: SeatTape
+    tape: Shown
     tick: int
     decisions: list[JsonObject] = field(default_factory=list)
     digest: str = ""
-    fault: DecisionError | None = None
+    fault: ClvlabError | None = None
     started: RunStarted | None = None
 
     @property
@@ -127,11 +136,16 @@ class Seats:
         limits: SeatLimits,
         signer: Signer | None = None,
         steady: Callable[[], int] | None = None,
+        live: LiveFeed | None = None,
+        cancel: Callable[[str, str], bool] | None = None,
     ) -> None:
         self._database, self._catalog, self._clock, self._new_id = database, catalog, clock, new_id
         self._budget, self._caps, self._limits, self._signer = budget, caps, limits, signer
+        self.held = HeldPacks(database, catalog, clock)
         self._now = steady or SteadyClock(clock)
         self._tapes: BoundedCache[SeatTape] = BoundedCache(_TAPES_BYTES, lambda tape: tape.size_bytes)
+        self._live, self._cancel = live or LiveFeed(None, clock), cancel
+        self._live_tapes: BoundedCache[LiveTape] = BoundedCache(_SEATS, lambda tape: 1)  # noqa: ARG005
         self._seats: BoundedCache[_Seat] = BoundedCache(_SEATS, lambda known: 1)  # noqa: ARG005
         self._acts: GroupCommit[_Act, SeatAnswer] = GroupCommit(self._commit, self.sweep)
 
@@ -153,30 +167,103 @@ class Seats:
             The owner has as many seats, names or bytes as allowed.
         SeatTooLongError
             The fixtures have more messages than a seat may have.
+        HeldBackError
+            The pack is no longer held back, or each of its fixtures was dealt.
         UnknownPackError, UnknownFixtureError, HeldOutError, WindowError
             The pack, a fixture or the window can't be used.
         """
         with self._database.read() as connection:
             self._require_room(connection, owner, None)
         secret, seat_id = secrets.token_bytes(SECRET_BYTES), "seat_" + self._new_id()
+        if request.blind is Blind.HELD_BACK:
+            return self._dealt(owner, request, seat_id, secret)
+        if request.blind is Blind.LIVE:
+            return self._followed(owner, request, seat_id, secret)
         bound = bind(self._catalog.seen_by(owner), request.pack_id, None, request.fixture_ids or "all")
         fixture_ids = list(bound.fixtures)
         if request.fixture_ids is None:
             fixture_ids = [fixture_ids[drawn(secret, len(fixture_ids))]]
-        request = self._within_limits(request, bound.pack, fixture_ids)
-        spec = seat_spec(request, bound.pack, fixture_ids, seat_id, secret)
-        key = _tape_key(bound.pack.content_hash, fixture_ids)
-        tape = self._tapes.get(key, lambda: SeatTape.of(bound.pack, fixture_ids))
+        return self._start(owner, request, bound.pack, fixture_ids, seat_id, secret, ranked=bound.ranked)
+
+    def _dealt(self, owner: str, request: SeatRequest, seat_id: str, secret: bytes) -> SeatStart:
+        """Take a seat over a fixture of a held-back pack that the secret draws among those that no seat got."""
+        pack = self.held.chosen(request.pack_id)
+        left = self.held.undealt(pack)
+        while left:
+            fixture_ids = [left.pop(drawn(secret, len(left)))]
+            try:
+                return self._start(owner, request, pack, fixture_ids, seat_id, secret, ranked=True)
+            except SeatTooLongError:
+                continue
+            except HeldBackError as error:  # of two seats that drew one fixture, the second draws another
+                if error.reason != DEALT:
+                    raise
+        raise all_dealt(pack)
+
+    def _followed(self, owner: str, request: SeatRequest, seat_id: str, secret: bytes) -> SeatStart:
+        """Take a seat over a match on the feed, whose run is entered at once; its first tick comes with the first message."""
+        fixture = self._live.fixture(next((one for one in request.fixture_ids or () if isinstance(one, int)), None))
+        tick_s = min(request.tick_s or self._limits.live_s, self._limits.live_s)
+        feed, made = self._live.idle_feed(), request.model_copy(update={"tick_s": tick_s, "seat_s": _LIVE_SEAT_S})
+        spec = live_seat_spec(made, feed, fixture, seat_id, secret)
+        row = self._store(owner, made, spec, seat_id, secret, ranked=is_genuine(feed))
+        return self._started(row, made, None, request.ignored)
+
+    def ask(self, seat_id: str, tick: int, message: Message, received_ts_ms: int) -> list[JsonObject]:
+        """Show a message to a live seat as its next tick, and return the decisions recorded: those in time, or none.
+
+        They are due within the deadline of the seat from the arrival of the message, so that a seat that answers late can't
+        fall behind the match, and see elsewhere what comes next.
+
+        Raises
+        ------
+        SeatConflictError
+            The seat is over.
+        """
+        known = self._seats.get(seat_id, lambda: self._read(seat_id))
+        with self._database.write() as connection:
+            row = require(seats.row(connection, seat_id), seat_id)
+            if row["status"] == SeatStatus.PLAYING and tick > row["ticks"] and not seats.shown(connection, seat_id, tick - 1):
+                late_ms = max(0, self._clock() - received_ts_ms)
+                seats.show(connection, seat_id, tick, message_view(tick, message), self._now() - late_ms)
+        pause_s = _LOOK_S
+        while True:
+            with self._database.read() as connection:
+                link, row = seats.tick(connection, seat_id, tick), require(seats.row(connection, seat_id), seat_id)
+            if link is not None:
+                return link["decisions"]
+            if row["status"] != SeatStatus.PLAYING:
+                raise SeatConflictError("over", f"seat {seat_id} is {row['status']}")
+            if self._now() - row["served_ts_ms"] > 1000 * row["tick_s"]:
+                tape = self._tape_of(known)
+                digest = tick_digest(tick_salt(known.secret, tick), tape.view(tick, known.blind, known.secret))
+                self._acts.submit(_Act(known, tape, tick, digest=digest)).result()
+            else:
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_S)
+
+    def _start(
+        self, owner: str, request: SeatRequest, pack: Pack, fixture_ids: list[int], seat_id: str, secret: bytes, *, ranked: bool
+    ) -> SeatStart:
+        """Commit to a seat's run, and return its first tick."""
+        request = self._within_limits(request, pack, fixture_ids)
+        spec = seat_spec(request, pack, fixture_ids, seat_id, secret)
+        key = _tape_key(pack.content_hash, fixture_ids)
+        tape = self._tapes.get(key, lambda: SeatTape.of(pack, fixture_ids))
         if not 1 <= tape.ticks <= self._limits.ticks:
             raise _too_long(self._limits.ticks)
-        row = self._store(owner, request, spec, seat_id, secret, ranked=bound.ranked)
+        row = self._store(owner, request, spec, seat_id, secret, ranked=ranked)
+        return self._started(row, request, _tick(tape, 1, request.blind, secret), request.ignored)
+
+    def _started(self, row: SeatRow, request: SeatRequest, first: SeatTick | None, unread: Iterable[str]) -> SeatStart:
+        seat_id, secret = row["seat_id"], row["secret"]
         before: SeatTickRow = {
             "seat_id": seat_id, "tick": 0, "digest": "", "decisions": [], "missed": False, "head": row["head"], "ts_ms": 0,
         }  # fmt: skip
         start = {"seat_id": seat_id, "answered": self._receipt(seat_id, before), "done": False}
-        start |= {"next": _tick(tape, 1, request.blind, secret), "run_id": row["run_id"]}
+        start |= {"next": first, "run_id": row["run_id"], **({"waiting": True} if first is None else {})}
         start |= {"blind": request.blind.value, "blind_commitment": blind_commitment(secret)}
-        start |= {"tick_s": row["tick_s"], "seat_s": row["seat_s"], **ignored(request.ignored)}
+        start |= {"tick_s": row["tick_s"], "seat_s": row["seat_s"], **ignored(unread)}
         return cast("SeatStart", start)
 
     def _within_limits(self, request: SeatRequest, pack: Pack, fixture_ids: Sequence[int]) -> SeatRequest:
@@ -193,24 +280,30 @@ class Seats:
         return made
 
     def _store(
-        self, owner: str, request: SeatRequest, spec: ReplaySpec, seat_id: str, secret: bytes, *, ranked: bool
+        self, owner: str, request: SeatRequest, spec: ReplaySpec | LiveSpec, seat_id: str, secret: bytes, *, ranked: bool
     ) -> SeatRow:
         started = spec.started
-        run_id, content_hash = started["run_id"], spec.pack.content_hash
+        run_id, content_hash = started["run_id"], started["binding"]["content_hash"]
+        fixture_ids = started["binding"]["fixture_ids"]
         head, now, served = first_head(header(seat_id, request.agent_id, run_id, secret)), self._clock(), self._now()
         with self._database.write() as connection:
             log = StoredLogRows(connection, writing=True)  # before anything is counted, so that of two seats one is too many
             self._require_room(connection, owner, request.agent_id if ranked else None)
-            index = commit(log, run_id, owner, inputs_hash(started), content_hash, now, sources=[None])
+            dealt = spec.pack if request.blind is Blind.HELD_BACK and isinstance(spec, ReplaySpec) else None
+            if dealt is not None:
+                require_free(connection, dealt, fixture_ids[0], owner, self._limits.held_fixtures)
+            if isinstance(spec, LiveSpec):
+                self._caps.require_live(connection, owner)
+            index = commit(log, run_id, owner, inputs_hash(started), content_hash, now, sources=[None], of_seat=True)
             note_seat(log, run_id, 0, head, now)
             row: SeatRow = {
                 "seat_id": seat_id,
                 "owner": owner,
                 "agent_id": request.agent_id,
                 "run_id": run_id,
-                "pack_id": spec.pack.pack_id,
-                "content_hash": content_hash,
-                "fixture_ids": list(spec.fixture_ids),
+                "pack_id": spec.pack_id if isinstance(spec, LiveSpec) else spec.pack.pack_id,
+                "content_hash": content_hash or "",
+                "fixture_ids": list(fixture_ids),
                 "ranked": ranked,
                 "request": request.model_dump(mode="json"),
                 "secret": secret,
@@ -229,6 +322,10 @@ class Seats:
                 "updated_ts_ms": now,
             }
             seats.add(connection, row)
+            if dealt is not None:
+                held.deal(connection, dealt.content_hash, fixture_ids[0], seat_id, owner)
+            if isinstance(spec, LiveSpec):
+                enter(connection, started, owner, now, ranked=ranked, payload=payload_of(seat_id, spec.fixture))
         return row
 
     def _require_room(self, connection: Connection, owner: str, agent_id: str | None) -> None:
@@ -264,16 +361,17 @@ class Seats:
         known = self._of(caller, seat_id)
         tape, tick = self._tape_of(known), action.tick
         if tick > tape.ticks:
-            return self._acts.submit(_Act(known, tape, tick))
+            unserved = SeatConflictError("unserved", f"tick {tick} of seat {seat_id} has not come yet", tape.ticks or None)
+            return self._acts.submit(_Act(known, tape, tick, fault=unserved))
         market = tape.market_name(tick, known.blind, known.secret)
         decisions = [one.recorded(one.market or market) for one in action.proposals]
         digest = tick_digest(tick_salt(known.secret, tick), tape.view(tick, known.blind, known.secret))
-        fault = None
+        fault: ClvlabError | None = None
         try:
             tape.check(tick, decisions, known.blind, known.secret)
         except DecisionError as error:  # raised only if the tick is open: its text names what was shown by then
             fault = error
-        started = self._spec(known).started if tick == tape.ticks else None
+        started = self._spec(known).started if tick == tape.ticks and known.blind is not Blind.LIVE else None
         return self._acts.submit(_Act(known, tape, tick, decisions, digest, fault, started))
 
     def is_known(self, seat_id: str, tick: int) -> bool:
@@ -340,8 +438,9 @@ class Seats:
     def _answer(self, act: _Act, link: SeatTickRow) -> SeatAnswer:
         known, tick = act.known, link["tick"]
         following = None if tick == act.tape.ticks else _tick(act.tape, tick + 1, known.blind, known.secret)
-        answered = self._receipt(act.seat_id, link)
-        return {"seat_id": act.seat_id, "answered": answered, "done": following is None, "next": following}
+        answered, waits = self._receipt(act.seat_id, link), following is None and known.blind is Blind.LIVE
+        answer: SeatAnswer = {"seat_id": act.seat_id, "answered": answered, "done": following is None, "next": following}
+        return {**answer, "done": False, "waiting": waits} if known.blind is Blind.LIVE else answer
 
     def _receipt(self, seat_id: str, link: SeatTickRow) -> SeatReceipt:
         tick, head = link["tick"], link["head"]
@@ -356,14 +455,16 @@ class Seats:
         known = self._of(caller, seat_id)
         with self._database.read() as connection:
             row = require(seats.row(connection, seat_id), seat_id)
-        is_open = known.blind == Blind.OPEN or row["status"] == SeatStatus.SEALED
+        is_open = not known.blind.hides or row["status"] == SeatStatus.SEALED
         following = None
-        if row["status"] == SeatStatus.PLAYING:
-            following = _tick(self._tape_of(known), row["ticks"] + 1, known.blind, known.secret)
+        tape = self._tape_of(known) if row["status"] == SeatStatus.PLAYING else None
+        if tape is not None and row["ticks"] < tape.ticks:
+            following = _tick(tape, row["ticks"] + 1, known.blind, known.secret)
         facts = {
             **_summary(row),
             "blind_commitment": blind_commitment(row["secret"]),
             "next": following,
+            "content_hash": row["content_hash"] or None,
             "secret": row["secret"].hex() if row["status"] == SeatStatus.SEALED else None,
             "fixture_ids": row["fixture_ids"] if is_open else None,
         }
@@ -388,8 +489,12 @@ class Seats:
 
     def withdraw(self, caller: str, seat_id: str) -> None:
         """Give up a seat of the caller, on the record; ``SeatConflictError`` if it is over."""
-        self._of(caller, seat_id)
-        if not self._abandon(seat_id, WITHDRAWN):
+        known = self._of(caller, seat_id)
+        if known.blind is Blind.LIVE and self._cancel is not None:
+            is_withdrawn = self._cancel(known.row["run_id"], WITHDRAWN)
+        else:
+            is_withdrawn = self._abandon(seat_id, WITHDRAWN)
+        if not is_withdrawn:
             raise SeatConflictError("over", f"seat {seat_id} is over: there is nothing to withdraw")
 
     def sweep(self) -> None:
@@ -431,11 +536,16 @@ class Seats:
         key = _tape_key(row["content_hash"], row["fixture_ids"])
         return _Seat(row, blind_of(row), key, [row["logged_ticks"], row["logged_ts_ms"]])
 
-    def _tape_of(self, known: _Seat) -> SeatTape:
+    def _tape_of(self, known: _Seat) -> Shown:
+        if known.blind is Blind.LIVE:
+            tape, seat_id = self._live_tapes.get(known.row["seat_id"], LiveTape), known.row["seat_id"]
+            with self._database.read() as connection:
+                tape.extend(seats.shown(connection, seat_id, tape.ticks))
+            return tape
         return self._tapes.get(known.tape_key, lambda: SeatTape.of(self._pack(known), known.row["fixture_ids"]))
 
     def _pack(self, known: _Seat) -> Pack:
-        pack = open_catalogued(self._catalog.seen_by(known.row["owner"]), known.row["pack_id"])
+        pack = self.held.of_seat(known.row)
         if pack.content_hash != known.row["content_hash"]:
             raise PackTamperedError(f"pack {pack.pack_id!r} of a seat", known.row["content_hash"], pack.content_hash)
         return pack
@@ -478,7 +588,7 @@ def _moved(act: _Act, place: SeatPlace, now_ms: int, stamp_ms: int) -> SeatTickR
     place["head"] = next_head(place["head"], act.digest, recorded, missed=missed)
     place["ticks"], place["served_ts_ms"] = act.tick, now_ms
     place["decision_bytes"] += len(canonical(recorded)) if recorded else 0
-    if act.tick == act.tape.ticks:
+    if act.tick == act.tape.ticks and act.known.blind is not Blind.LIVE:
         place["status"] = SeatStatus.FINISHED
     return {
         "seat_id": act.seat_id,
@@ -499,7 +609,7 @@ def _open_tick(place: SeatPlace | SeatRow) -> int | None:
     return place["ticks"] + 1 if place["status"] == SeatStatus.PLAYING else None
 
 
-def _tick(tape: SeatTape, tick: int, blind: Blind, secret: bytes) -> SeatTick:
+def _tick(tape: Shown, tick: int, blind: Blind, secret: bytes) -> SeatTick:
     return cast("SeatTick", {"view": tape.view(tick, blind, secret), "salt": tick_salt(secret, tick)})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,76 +22,29 @@ _HEAD = ["fixture_id", "tick_seq", "ts_ms", "in_running", "market_key", "suspend
 _LISTED = 10
 
 
-@dataclass(frozen=True)
-class SeatTape:
-    """All messages of some fixtures of a pack by time, fixture and tick, as ``cl.backtest`` shows them to a ``TickAgent``.
-
-    ``messages`` has a row per message, with lists of its sides, probabilities and odds; tick n is row n - 1.
-    """
-
-    messages: pl.DataFrame
-    known: dict[int, Known]
-
-    @classmethod
-    def of(cls, pack: Pack, fixture_ids: Sequence[int]) -> SeatTape:
-        tape = pack.tape(list(fixture_ids))
-        announced = tape.fixtures if tape.announced is None else tape.announced
-        return cls(_messages(tape), known_of(Tape(tape.binding, tape.rows, tape.series, announced, about=tape.about)))
+class Shown(ABC):
+    """Messages that a seat shows in order: tick n is the n-th."""
 
     @property
+    @abstractmethod
     def ticks(self) -> int:
-        return self.messages.height
+        """Number of messages."""
 
-    @property
-    def size_bytes(self) -> int:
-        return int(self.messages.estimated_size())
+    @abstractmethod
+    def markets(self) -> dict[int, dict[str, tuple[int, tuple[str, ...]]]]:
+        """Return first tick and sides of each market, by fixture."""
 
-    @cached_property
-    def _markets(self) -> dict[int, dict[str, tuple[int, tuple[str, ...]]]]:
-        """First tick and sides of each market, by fixture."""
-        found: dict[int, dict[str, tuple[int, tuple[str, ...]]]] = {}
-        firsts = self.messages.with_row_index("tick", 1).unique(["fixture_id", "market_key"], keep="first", maintain_order=True)
-        for tick, fixture_id, market_key, sides in firsts.select("tick", "fixture_id", "market_key", "side").iter_rows():
-            found.setdefault(fixture_id, {})[market_key] = tick, tuple(sides)
-        return found
-
+    @abstractmethod
     def message(self, tick: int) -> tuple[int, int]:
         """Return fixture and number on the tape of a tick."""
-        fixture_id, tick_seq = self.messages.row(tick - 1)[:2]
-        return fixture_id, tick_seq
 
+    @abstractmethod
     def view(self, tick: int, blind: Blind, secret: bytes) -> JsonObject:
         """Return what the entrant sees of a tick."""
-        row = self.messages.row(tick - 1)
-        fixture_id, tick_seq, ts_ms, in_running, market_key, suspended, names, prob_bps, odds_milli = row
-        sides = [list(side) for side in zip(names, prob_bps, odds_milli, strict=True)]
-        state = {"suspended": suspended, "in_running": in_running}
-        if blind == Blind.OPEN:
-            view = {"tick": tick, "fixture": fixture_id, "market": market_key, "sides": sides, **state, "time_ms": ts_ms}
-            return view | {"tick_seq": tick_seq, "about": self.known[fixture_id]._asdict()}
-        for side in sides:
-            side[0] = alias(secret, "side", fixture_id, market_key, side[0])
-        return {
-            "tick": tick,
-            "fixture": alias(secret, "fixture", fixture_id),
-            "market": alias(secret, "market", fixture_id, market_key),
-            "sides": sorted(sides, key=lambda side: side[0]),
-            **state,
-            "time_ms": ts_ms - self._start_ts_ms,
-        }
 
-    def views(self, blind: Blind, secret: bytes) -> Iterator[tuple[tuple[int, int], JsonObject]]:
-        for tick in range(1, self.ticks + 1):
-            yield self.message(tick), self.view(tick, blind, secret)
-
-    @cached_property
-    def _start_ts_ms(self) -> int:
-        return int(self.messages["ts_ms"][0])
-
+    @abstractmethod
     def market_name(self, tick: int, blind: Blind, secret: bytes) -> str:
         """Return the market of a tick, by the name that its view has."""
-        fixture_id, _, _, _, market_key = self.messages.row(tick - 1)[:5]
-        return market_key if blind == Blind.OPEN else alias(secret, "market", fixture_id, market_key)
 
     def check(self, tick: int, decisions: Sequence[JsonObject], blind: Blind, secret: bytes) -> None:
         """Refuse recorded decisions at a tick that could not be sealed. No later message has a part in it.
@@ -120,20 +74,91 @@ class SeatTape:
 
     def _named(self, tick: int, decision: JsonObject, blind: Blind, secret: bytes) -> tuple[str, str]:
         fixture_id = self.message(tick)[0]
-        visible = {key: sides for key, (since, sides) in self._markets[fixture_id].items() if since <= tick}
-        markets = {key: key if blind == Blind.OPEN else alias(secret, "market", fixture_id, key) for key in visible}
+        visible = {key: sides for key, (since, sides) in self.markets()[fixture_id].items() if since <= tick}
+        markets = {key: alias(secret, "market", fixture_id, key) if blind.hides else key for key in visible}
         market = next((key for key, name in markets.items() if name == decision["market"]), None)
         if market is None:
             what = f"at tick {tick} its fixture has shown no market"
             raise DecisionError(_not_among(what, decision["market"], list(markets.values())))
-        sides = {
-            side: side if blind == Blind.OPEN else alias(secret, "side", fixture_id, market, side) for side in visible[market]
-        }
+        sides = {side: alias(secret, "side", fixture_id, market, side) if blind.hides else side for side in visible[market]}
         side = next((key for key, name in sides.items() if name == decision["side"]), None)
         if side is None:
             what = f"market {decision['market']!r:.200} at tick {tick} has no side"
             raise DecisionError(_not_among(what, decision["side"], sorted(sides.values())))
         return market, side
+
+
+@dataclass(frozen=True)
+class SeatTape(Shown):
+    """All messages of some fixtures of a pack by time, fixture and tick, as ``cl.backtest`` shows them to a ``TickAgent``.
+
+    ``messages`` has a row per message, with lists of its sides, probabilities and odds; tick n is row n - 1.
+    """
+
+    messages: pl.DataFrame
+    known: dict[int, Known]
+
+    @classmethod
+    def of(cls, pack: Pack, fixture_ids: Sequence[int]) -> SeatTape:
+        tape = pack.tape(list(fixture_ids))
+        announced = tape.fixtures if tape.announced is None else tape.announced
+        return cls(_messages(tape), known_of(Tape(tape.binding, tape.rows, tape.series, announced, about=tape.about)))
+
+    @property
+    def ticks(self) -> int:
+        return self.messages.height
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.messages.estimated_size())
+
+    def markets(self) -> dict[int, dict[str, tuple[int, tuple[str, ...]]]]:
+        return self._markets
+
+    @cached_property
+    def _markets(self) -> dict[int, dict[str, tuple[int, tuple[str, ...]]]]:
+        """First tick and sides of each market, by fixture."""
+        found: dict[int, dict[str, tuple[int, tuple[str, ...]]]] = {}
+        firsts = self.messages.with_row_index("tick", 1).unique(["fixture_id", "market_key"], keep="first", maintain_order=True)
+        for tick, fixture_id, market_key, sides in firsts.select("tick", "fixture_id", "market_key", "side").iter_rows():
+            found.setdefault(fixture_id, {})[market_key] = tick, tuple(sides)
+        return found
+
+    def message(self, tick: int) -> tuple[int, int]:
+        fixture_id, tick_seq = self.messages.row(tick - 1)[:2]
+        return fixture_id, tick_seq
+
+    def view(self, tick: int, blind: Blind, secret: bytes) -> JsonObject:
+        row = self.messages.row(tick - 1)
+        fixture_id, tick_seq, ts_ms, in_running, market_key, suspended, names, prob_bps, odds_milli = row
+        sides = [list(side) for side in zip(names, prob_bps, odds_milli, strict=True)]
+        state = {"suspended": suspended, "in_running": in_running}
+        if not blind.hides:
+            view = {"tick": tick, "fixture": fixture_id, "market": market_key, "sides": sides, **state, "time_ms": ts_ms}
+            about = {} if blind is Blind.LIVE else {"about": self.known[fixture_id]._asdict()}
+            return view | {"tick_seq": tick_seq} | about
+        for side in sides:
+            side[0] = alias(secret, "side", fixture_id, market_key, side[0])
+        return {
+            "tick": tick,
+            "fixture": alias(secret, "fixture", fixture_id),
+            "market": alias(secret, "market", fixture_id, market_key),
+            "sides": sorted(sides, key=lambda side: side[0]),
+            **state,
+            "time_ms": ts_ms - self._start_ts_ms,
+        }
+
+    def views(self, blind: Blind, secret: bytes) -> Iterator[tuple[tuple[int, int], JsonObject]]:
+        for tick in range(1, self.ticks + 1):
+            yield self.message(tick), self.view(tick, blind, secret)
+
+    @cached_property
+    def _start_ts_ms(self) -> int:
+        return int(self.messages["ts_ms"][0])
+
+    def market_name(self, tick: int, blind: Blind, secret: bytes) -> str:
+        fixture_id, _, _, _, market_key = self.messages.row(tick - 1)[:5]
+        return alias(secret, "market", fixture_id, market_key) if blind.hides else market_key
 
 
 def _not_among(what: str, name: str, known: Sequence[str]) -> str:

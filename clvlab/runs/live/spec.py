@@ -22,7 +22,7 @@ import polars as pl
 
 from clvlab.base.files import replace_file
 from clvlab.engine.agent import Agent, ProcessAgent
-from clvlab.engine.live import Follower, checked, error_of, following, live_started, require_agent, seal_live
+from clvlab.engine.live import Follower, TimedFollower, checked, error_of, following, live_started, require_agent, seal_live
 from clvlab.engine.run import Failures
 from clvlab.errors import ClvlabError, LookaheadError, ReplayError
 from clvlab.law.actions import Decision
@@ -99,7 +99,7 @@ class LiveAgents:
         for agent_id, failure in gone.items():
             self._drop(agent_id, {"agent_id": agent_id, "error": failure.error, "fixture_id": None, "tick_seq": None}, failure)
         questions: dict[str, Callable[[], Sequence[Decision]]] = {
-            agent_id: self._pool.submit(follower.take, message).result if apart else _later(follower, message)
+            agent_id: self._pool.submit(follower.take, message).result if apart else _later(follower, message, received_ts_ms)
             for agent_id, (follower, apart) in self._followers.items()
         }
         decided: dict[str, Sequence[Decision]] = {}
@@ -140,7 +140,9 @@ class LiveAgents:
         self._failed[agent_id] = error, failure.cause
 
 
-def _later(follower: Follower, message: Message) -> Callable[[], Sequence[Decision]]:
+def _later(follower: Follower, message: Message, received_ts_ms: int) -> Callable[[], Sequence[Decision]]:
+    if isinstance(follower, TimedFollower):
+        return lambda: follower.take_at(message, received_ts_ms)
     return lambda: follower.take(message)
 
 

@@ -36,7 +36,8 @@ _ACTION = {"tick": 1, "decisions": [{"action": "BACK", "side": "s-16f9fbf6de0c15
     "",
     operation_id="takeSeat",
     status_code=201,
-    responses=CREATED | problems(400, 401, 413, 422, 429, 507, s404="Unknown pack"),
+    responses=CREATED
+    | problems(400, 401, 413, 422, 429, 507, s404="Unknown pack", s409="No fixture of the pack that is held back is left"),
 )
 def take(
     request: Request,
