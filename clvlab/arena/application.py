@@ -39,6 +39,7 @@ from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.results import RunResults
 from clvlab.arena.runs.runs import StoredRuns
+from clvlab.arena.seats.competitions import SeatCompetitions
 from clvlab.arena.seats.job import SeatOrigin
 from clvlab.arena.seats.requests import SeatLimits
 from clvlab.arena.seats.seats import Seats, SteadyClock
@@ -290,6 +291,7 @@ class Application:
         self.seats = Seats(
             database, packs, clock, new_id, budget, caps, seats or SeatLimits(), log_key, SteadyClock(clock, monotonic)
         )
+        self.seat_competitions = SeatCompetitions(database, packs, clock, new_id, caps, seats or SeatLimits())
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget, caps)
         self.leaderboard = GlobalLeaderboard(database)
         self.leaderboard.bring_up_to_date()
