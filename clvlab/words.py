@@ -565,6 +565,39 @@ BLINDNESS: Mapping[str, str] = {
 """What a seat hid from an agent that answered from elsewhere."""
 _SEEN_BEFORE = ("open", "aliased")  # others than the operator had the pack
 
+HIDES: Mapping[str, str] = {"open": "nothing", "aliased": "names, ids and dates"}
+"""What a seat hides, in a table."""
+
+
+def seats(playing: int, sealed: int, abandoned: int) -> str:
+    """Return what became of seats.
+
+    Examples
+    --------
+    >>> seats(1, 3, 2), seats(0, 0, 0)
+    ('3 sealed, 1 playing, 2 abandoned', 'none')
+    """
+    found = {"sealed": sealed, "playing": playing, "abandoned": abandoned}
+    return ", ".join(f"{number:,} {name}" for name, number in found.items() if number) or "none"
+
+
+def seat_power(edge_bps: int, fixtures: int | None, entrants: int) -> str:
+    """Say how many fixtures would show an edge in a competition of seats.
+
+    Examples
+    --------
+    >>> seat_power(50, None, 0)
+    'Too few seats are sealed to say how many fixtures would tell 50 bps from luck: that takes an entrant with five fixtures.'
+    """
+    if fixtures is None:
+        few = f"Too few seats are sealed to say how many fixtures would tell {edge_bps} bps from luck"
+        return f"{few}: that takes an entrant with five fixtures."
+    spread = "its only entrant" if entrants == 1 else f"the median of {entrants:,} entrants"
+    return (
+        f"To tell {edge_bps} bps from luck takes about {counted(fixtures, 'fixture')} here: an entrant who gains that much shows "
+        f"it in four of five such samples, at the spread of {spread} with five fixtures or more."
+    )
+
 
 def causality(label: str, blind: object = None) -> str:
     """Return in words how it was shown that an agent did not look ahead; ``blind`` is what its seat hid.

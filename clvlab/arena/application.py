@@ -39,6 +39,7 @@ from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.results import RunResults
 from clvlab.arena.runs.runs import StoredRuns
+from clvlab.arena.seats.competitions import SeatCompetitions
 from clvlab.arena.seats.held import HeldPacks
 from clvlab.arena.seats.job import SeatOrigin
 from clvlab.arena.seats.live import LiveSeatOrigin
@@ -303,6 +304,7 @@ class Application:
         self.event_log = EventLog(database)
         self.stories = CompetitionStories(database, packs, self.decisions)
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live, self.jobs)
+        self.seat_competitions = SeatCompetitions(database, packs, self.seats.held, clock, new_id, caps, seats or SeatLimits())
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget, caps)
         self.leaderboard = GlobalLeaderboard(database)
         self.leaderboard.bring_up_to_date()

@@ -13,17 +13,21 @@ import typer
 
 from clvlab.base.files import new_file
 from clvlab.base.invocation import command
-from clvlab.cli.options import HORIZON_S, FixturesOption, HorizonOption, JsonOption, MarketsOption, goes_with
+from clvlab.cli.options import HORIZON_S, FixturesOption, JsonOption, MarketsOption, goes_with
 from clvlab.cli.output import out, plain, print_json
 from clvlab.cli.progress import interruptible
 from clvlab.errors import ArgumentError
-from clvlab.words import counted
+from clvlab.words import counted, mean_clv, seat_power, with_interval
+from clvlab.words import seats as seats_in_words
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from pydantic import BaseModel
 
     from clvlab.api.answer import JsonObject
+    from clvlab.api.seat_competitions import SeatCompetitionInfo, SeatCompetitionListResponse
     from clvlab.api.seats import SeatAnswer, SeatStart
+
+    _Lists = tuple[Callable[[str], SeatCompetitionInfo], Callable[[str | None, int], SeatCompetitionListResponse]]
 
 arena_app = typer.Typer(help="Seats: agents that answer past prices tick by tick.", no_args_is_help=True)
 _OWNER = "local"
@@ -42,22 +46,26 @@ class _Arena:
     take: Callable[[JsonObject], SeatStart]
     act: Callable[[str, int, Sequence[JsonObject]], SeatAnswer]
     bundle: Callable[[str], bytes]  # of a run, once it is sealed
+    pack: Callable[[str], str]  # of a seat
 
 
 @arena_app.command("play")
 def arena_play(
     agent: Annotated[str, typer.Argument(help="A TickAgent as file.py:name; its code runs here.", metavar="AGENT")],
-    pack: Annotated[str, typer.Option(help="Pack id in the catalog, of the service with --url.")],
+    pack: Annotated[str | None, typer.Option(help="Pack id in the catalog, of the service with --url.")] = None,
+    competition: Annotated[str | None, typer.Option(help="Id of a competition of seats, whose rules hold.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of a service; without it the seat is in a store here.")] = None,
     token: Annotated[str | None, typer.Option(help="Token of an owner at the service.", envvar="CLVLAB_TOKEN")] = None,
     store: Annotated[Path | None, typer.Option(help="SQLite file of the store here; in memory by default.")] = None,
     blind: Annotated[
-        Literal["open", "aliased", "held-back"],
-        typer.Option(help="open hides nothing, aliased names and dates, held-back too: over a pack that is held back."),
-    ] = "open",
+        Literal["open", "aliased", "held-back"] | None,
+        typer.Option(help="open hides nothing (default); aliased hides names and dates; held-back too, over a held-back pack."),
+    ] = None,
     fixture: FixturesOption = None,
     market: MarketsOption = None,
-    horizon_s: HorizonOption = HORIZON_S,
+    horizon_s: Annotated[
+        int | None, typer.Option(help=f"Decisions closer than this to the close stay pending; {HORIZON_S} by default.")
+    ] = None,
     bundle: Annotated[Path | None, typer.Option("--out", help="File of the bundle; RUN_ID.clv by default.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -68,9 +76,19 @@ def arena_play(
     own = tick_agent_in(agent)
     if blind == "held-back" and fixture:
         raise typer.BadParameter("--fixture goes with open and aliased seats: a held-back one is dealt a fixture")
-    fixture_ids = None if blind == "held-back" else fixture or "all"
-    request: JsonObject = {"agent_id": own.identity.agent_id, "pack_id": pack, "fixture_ids": fixture_ids}
-    request |= {"blind": blind, "market_allowlist": market or [""], "min_clv_horizon_s": horizon_s}
+    rules = {
+        "pack_id": pack,
+        "fixture_ids": fixture,
+        "blind": blind,
+        "market_allowlist": market,
+        "min_clv_horizon_s": horizon_s,
+    }
+    if competition is None and pack is None:
+        raise ArgumentError("a seat is over --pack, or in a --competition, which has one: name one of them")
+    defaults = {"blind": "open"} if blind == "held-back" else {"fixture_ids": "all", "blind": "open"}
+    request: JsonObject = {"agent_id": own.identity.agent_id}
+    request |= defaults if competition is None else {"competition_id": competition}
+    request |= {name: value for name, value in rules.items() if value not in (None, [])}
     seat_id = ""
     with (
         interruptible(lambda: f"seat {seat_id} stays open, and is abandoned later" if seat_id else "no seat was taken"),
@@ -81,6 +99,7 @@ def arena_play(
         last = play(own, start, partial(arena.act, seat_id))
         written = bundle or Path(f"{start['run_id']}.clv")
         new_file(written, arena.bundle(start["run_id"]))
+        pack = pack or arena.pack(seat_id)
     ticks = last["answered"]["tick"]
     if as_json:
         print_json({"seat_id": seat_id, "run_id": start["run_id"], "ticks": ticks, "bundle": str(written)})
@@ -89,6 +108,67 @@ def arena_play(
     out.print(f"Wrote {plain(str(written))}")
     with_pack = () if blind == "held-back" else ("--pack", pack)
     out.print(f"Next: {plain(command('verify', written, *with_pack))}")
+
+
+@arena_app.command("competitions")
+def arena_competitions(
+    competition: Annotated[str | None, typer.Argument(help="Id of one, to see its entrants.", metavar="ID")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of a service; without it they are in a store here.")] = None,
+    store: Annotated[Path | None, typer.Option(help="SQLite file of the store here.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Where the list goes on, as its last page said.")] = None,
+    limit: Annotated[int, typer.Option(help="Most competitions of a page.", min=1, max=200)] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List competitions of seats, newest first, or the entrants of one by rank."""
+    if (url is None) == (store is None):
+        raise ArgumentError("competitions of seats are at a --url, or in a --store: name one of them")
+    with _competitions(url, store) as (one, some):
+        if competition is None:
+            listed = some(cursor, limit)
+            print_json(listed) if as_json else _print_list(listed)
+        else:
+            found = one(competition)
+            print_json(found) if as_json else _print_standing(found)
+
+
+@contextmanager
+def _competitions(url: str | None, store: Path | None) -> Iterator[_Lists]:
+    if url is not None:
+        from clvlab.client.client import Client
+
+        with Client(url) as client:
+            yield client.seat_competition, client.seat_competitions
+        return
+    from urllib.parse import quote
+
+    from clvlab.arena.application import Application
+
+    application = Application(f"sqlite:///{quote(str(store))}")
+    try:
+        yield application.seat_competitions.get, application.seat_competitions.page
+    finally:
+        application.close()
+
+
+def _print_list(listed: SeatCompetitionListResponse) -> None:
+    for one in listed["competitions"]:
+        where = f"{one['status']}, {one['blind']}, over {plain(one['pack_id'])}"
+        out.print(f"{plain(one['competition_id'])}  {plain(one['name'])}")
+        out.print(f"  {where}; {counted(one['entrants'], 'entrant')}; seats: {seats_in_words(**one['seats'])}")
+    if not listed["competitions"]:
+        out.print("There is no competition of seats.")
+    if listed["next_cursor"]:
+        out.print(f"Next: --cursor {plain(listed['next_cursor'])}")
+
+
+def _print_standing(found: SeatCompetitionInfo) -> None:
+    out.print(f"{plain(found['name'])}: {found['status']}, {found['blind']}, over {plain(found['pack_id'])}")
+    for one in found["standing"]:
+        mean = with_interval(mean_clv(one["mean_clv_bps"]), one["low"], one["high"]) if one["decisions"] else "no result yet"
+        place = f"{one['rank']}." if one["rank"] else "-"
+        out.print(f"{place} {plain(one['agent_id'])} of {plain(one['owner'])}: {mean}, {counted(one['fixtures'], 'fixture')}")
+        out.print(f"   seats: {seats_in_words(**one['seats'])}")
+    out.print(seat_power(**found["power"]))
 
 
 @contextmanager
@@ -102,7 +182,10 @@ def _service(url: str, token: str | None) -> Iterator[_Arena]:
                 pass
             return client.bundle(run_id)
 
-        yield _Arena(lambda request: client.take_seat(**request), client.act, bundle)
+        def pack(seat_id: str) -> str:
+            return client.seat(seat_id)["pack_id"]
+
+        yield _Arena(lambda request: client.take_seat(**request), client.act, bundle, pack)
 
 
 def _valid(kind: type[_Model], value: JsonObject) -> _Model:
@@ -133,7 +216,10 @@ def _here(store: Path | None) -> Iterator[_Arena]:
         application.jobs.require_sealed(run_id)
         return application.runs.bundle(run_id)
 
+    def pack(seat_id: str) -> str:
+        return seats.seat(_OWNER, seat_id)["pack_id"]
+
     try:
-        yield _Arena(lambda request: seats.take(_OWNER, _valid(SeatRequest, request)), act, bundle)
+        yield _Arena(lambda request: seats.take(_OWNER, _valid(SeatRequest, request)), act, bundle, pack)
     finally:
         application.close()

@@ -35,7 +35,11 @@ def cumulative(values: pl.Series, clusters: pl.Series, times_ms: pl.Series, *, l
     >>> found.select("time_ms", "fixtures", "n", "total").rows()
     [(10, 1, 2, 3.0), (30, 2, 3, -1.0)]
     """
-    each = _fixtures(values, clusters, times_ms)
+    return cumulative_sums(_fixtures(values, clusters, times_ms), level=level)
+
+
+def cumulative_sums(each: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
+    """Return ``CUMULATIVE`` of sums: ``time_ms, value, n, squares``, a row per cluster in order of time; see ``cumulative``."""
     if each.is_empty():
         return pl.DataFrame(schema=CUMULATIVE)
     ends = each.with_row_index("last").group_by("time_ms").agg(pl.max("last")).sort("time_ms")

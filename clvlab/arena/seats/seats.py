@@ -27,11 +27,12 @@ from clvlab.arena.pages import PAGE, page_of
 from clvlab.arena.runs.binding import bind
 from clvlab.arena.runs.in_database import enter
 from clvlab.arena.seats.commits import GroupCommit
+from clvlab.arena.seats.competitions import require_open, require_same, under_its_rules
 from clvlab.arena.seats.held import DEALT, HeldPacks, all_dealt, require_free
 from clvlab.arena.seats.job import blind_of, require, seat_spec
 from clvlab.arena.seats.live import LiveTape, live_seat_spec, message_view
 from clvlab.arena.seats.requests import SeatAction, SeatLimits, SeatRequest
-from clvlab.arena.seats.tape import SeatTape, Shown
+from clvlab.arena.seats.tape import SeatTape, Shown, require_short, too_long
 from clvlab.arena.uploads.packs import Packs
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import (
@@ -76,7 +77,6 @@ _TAPES_BYTES = 256 << 20
 _SEATS = 4_096
 _LIVE_SEAT_S = 366 * 86_400  # a live seat that nobody answers misses its ticks, and is not abandoned
 _LOOK_S, _LONGEST_S = 0.002, 0.064  # between two looks for the answer to a live tick
-_ROWS_PER_TICK = 64  # before a tape is read, its messages are bounded by its rows
 WITHDRAWN, LEFT_ALONE = "withdrawn", "left alone"
 
 
@@ -180,23 +180,33 @@ class Seats:
             The pack is no longer held back, or each of its fixtures was dealt.
         UnknownPackError, UnknownFixtureError, HeldOutError, WindowError
             The pack, a fixture or the window can't be used.
+        UnknownCompetitionError, TransitionError, SeatRulesError
+            There is no such competition of seats, or it is closed, or has another rule than the request names.
+        PackTamperedError
+            The pack is not the one that the competition was opened over.
         """
         with self._database.read() as connection:
             self._require_room(connection, owner, None)
+            named = request.competition_id
+            competition = None if named is None else require_open(connection, named, self._clock())
+        if competition is not None:
+            request = under_its_rules(competition, request)
         secret, seat_id = secrets.token_bytes(SECRET_BYTES), "seat_" + self._new_id()
         if request.blind is Blind.HELD_BACK:
-            return self._dealt(owner, request, seat_id, secret)
+            pack = self.held.chosen(request.pack_id)
+            require_same(competition, pack)
+            return self._dealt(owner, request, pack, seat_id, secret)
         if request.blind is Blind.LIVE:
             return self._followed(owner, request, seat_id, secret)
         bound = bind(self._catalog.seen_by(owner), request.pack_id, None, request.fixture_ids or "all")
+        require_same(competition, bound.pack)
         fixture_ids = list(bound.fixtures)
         if request.fixture_ids is None:
             fixture_ids = [fixture_ids[drawn(secret, len(fixture_ids))]]
         return self._start(owner, request, bound.pack, fixture_ids, seat_id, secret, ranked=bound.ranked)
 
-    def _dealt(self, owner: str, request: SeatRequest, seat_id: str, secret: bytes) -> SeatStart:
+    def _dealt(self, owner: str, request: SeatRequest, pack: Pack, seat_id: str, secret: bytes) -> SeatStart:
         """Take a seat over a fixture of a held-back pack that the secret draws among those that no seat got."""
-        pack = self.held.chosen(request.pack_id)
         left = self.held.undealt(pack)
         while left:
             fixture_ids = [left.pop(drawn(secret, len(left)))]
@@ -215,7 +225,7 @@ class Seats:
         tick_s = min(request.tick_s or self._limits.live_s, self._limits.live_s)
         feed, made = self._live.idle_feed(), request.model_copy(update={"tick_s": tick_s, "seat_s": _LIVE_SEAT_S})
         spec = live_seat_spec(made, feed, fixture, seat_id, secret)
-        row = self._store(owner, made, spec, seat_id, secret, ranked=is_genuine(feed))
+        row = self._store(owner, made, spec, seat_id, secret, None, ranked=is_genuine(feed))
         return self._started(row, made, None, request.ignored)
 
     def ask(self, seat_id: str, tick: int, message: Message, received_ts_ms: int) -> list[JsonObject]:
@@ -255,14 +265,15 @@ class Seats:
         self, owner: str, request: SeatRequest, pack: Pack, fixture_ids: list[int], seat_id: str, secret: bytes, *, ranked: bool
     ) -> SeatStart:
         """Commit to a seat's run, and return its first tick."""
-        request = self._within_limits(request, pack, fixture_ids)
+        require_short(pack, fixture_ids, self._limits.ticks)
+        unread, request = request.ignored, request.within(self._limits).model_copy(update={"pack_id": pack.pack_id})
         spec = seat_spec(request, pack, fixture_ids, seat_id, secret)
         key = _tape_key(pack.content_hash, fixture_ids)
         tape = self._tapes.get(key, lambda: SeatTape.of(pack, fixture_ids))
         if not 1 <= tape.ticks <= self._limits.ticks:
-            raise _too_long(self._limits.ticks)
-        row = self._store(owner, request, spec, seat_id, secret, ranked=ranked)
-        return self._started(row, request, _tick(tape, 1, request.blind, secret), request.ignored)
+            raise too_long(self._limits.ticks)
+        row = self._store(owner, request, spec, seat_id, secret, tape.ticks, ranked=ranked)
+        return self._started(row, request, _tick(tape, 1, request.blind, secret), unread)
 
     def _started(self, row: SeatRow, request: SeatRequest, first: SeatTick | None, unread: Iterable[str]) -> SeatStart:
         seat_id, secret = row["seat_id"], row["secret"]
@@ -275,21 +286,16 @@ class Seats:
         start |= {"tick_s": row["tick_s"], "seat_s": row["seat_s"], **ignored(unread)}
         return cast("SeatStart", start)
 
-    def _within_limits(self, request: SeatRequest, pack: Pack, fixture_ids: Sequence[int]) -> SeatRequest:
-        wanted = set(fixture_ids)
-        rows = sum(fixture.rows for fixture in pack.manifest.fixtures if fixture.fixture_id in wanted)
-        if rows > _ROWS_PER_TICK * self._limits.ticks:
-            raise _too_long(self._limits.ticks)
-        tick_s, seat_s = (
-            min(getattr(request, name) or most, most)
-            for name, most in (("tick_s", self._limits.tick_s), ("seat_s", self._limits.seat_s))
-        )
-        made = request.model_copy(update={"tick_s": tick_s, "seat_s": seat_s, "pack_id": pack.pack_id})
-        made.note(request.ignored)
-        return made
-
     def _store(
-        self, owner: str, request: SeatRequest, spec: ReplaySpec | LiveSpec, seat_id: str, secret: bytes, *, ranked: bool
+        self,
+        owner: str,
+        request: SeatRequest,
+        spec: ReplaySpec | LiveSpec,
+        seat_id: str,
+        secret: bytes,
+        ticks: int | None,
+        *,
+        ranked: bool,
     ) -> SeatRow:
         started = spec.started
         run_id, content_hash = started["run_id"], started["binding"]["content_hash"]
@@ -298,6 +304,8 @@ class Seats:
         with self._database.write() as connection:
             log = StoredLogRows(connection, writing=True)  # before anything is counted, so that of two seats one is too many
             self._require_room(connection, owner, request.agent_id if ranked else None)
+            if request.competition_id is not None:  # it may have been closed while the pack was read
+                require_open(connection, request.competition_id, now)
             dealt = spec.pack if request.blind is Blind.HELD_BACK and isinstance(spec, ReplaySpec) else None
             if dealt is not None:
                 require_free(connection, dealt, fixture_ids[0], owner, self._limits.held_fixtures)
@@ -315,6 +323,8 @@ class Seats:
                 "fixture_ids": list(fixture_ids),
                 "ranked": ranked,
                 "request": request.model_dump(mode="json"),
+                "competition_id": request.competition_id,
+                "tape_ticks": ticks,
                 "secret": secret,
                 "commit_index": index,
                 "status": SeatStatus.PLAYING,
@@ -383,7 +393,7 @@ class Seats:
         digest = tick_digest(tick_salt(known.secret, tick), tape.view(tick, known.blind, known.secret))
         fault: ClvlabError | None = None
         try:
-            tape.check(tick, decisions, known.blind, known.secret)
+            tape.check(tick, decisions, known.blind, known.secret, known.row["request"].get("max_stake"))
         except DecisionError as error:  # raised only if the tick is open: its text names what was shown by then
             fault = error
         started = self._spec(known).started if tick == tape.ticks and known.blind is not Blind.LIVE else None
@@ -645,7 +655,3 @@ def _summary(row: SeatRow) -> SeatSummary:
 
 def _tape_key(content_hash: str, fixture_ids: Sequence[int]) -> tuple[str, str]:
     return content_hash, sha256(canonical(sorted(fixture_ids)))
-
-
-def _too_long(most: int) -> SeatTooLongError:
-    return SeatTooLongError(f"a seat may have 1 to {most:,} messages, and these fixtures have another number: name others")

@@ -1,4 +1,4 @@
-"""Pages ``/``, ``/leaderboard``, ``/competitions`` and ``/replay-packs``, and the files that all pages load."""
+"""Pages ``/``, ``/leaderboard``, ``/competitions``, ``/arena/competitions`` and ``/replay-packs``, and the files that all pages load."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from clvlab.arena.competitions.competitions import CompetitionFilter
 from clvlab.arena.competitions.requests import MAX_ROSTER_SIZE, CompetitionStatus
 from clvlab.arena.fixtures import FixtureFilter
 from clvlab.arena.runs.decisions import DecisionFilter
+from clvlab.arena.seats.board import seat_board
 from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.runs.card import may_hold_past
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
@@ -167,6 +168,45 @@ def _entrants(state: CompetitionStateResponse, stopped: Mapping[str, str]) -> li
         }
         for one in ranked
     ]
+
+
+# Pages ``/arena/competitions`` and ``/arena/competitions/{competition_id}``, of seats.
+
+
+@router.get("/arena/competitions")
+async def seat_competitions(
+    request: Request,
+    application: ApplicationDep,
+    place: ReadPlace,
+    cursor: CursorQuery = None,
+    limit: Annotated[int | None, Query(ge=1, le=200)] = None,
+) -> Response:
+    """List competitions of seats, newest first."""
+    return await place.run(_seat_competitions, request, application, cursor, limit)
+
+
+def _seat_competitions(request: Request, application: Application, cursor: str | None, limit: int | None) -> Response:
+    found = application.seat_competitions.page(cursor, limit or _ROWS)
+    return page(request, "seat-competitions.html", {"found": found, "cursor": cursor, "limit": limit, "words": words})
+
+
+@router.get("/arena/competitions/{competition_id}")
+async def seat_competition(
+    competition_id: str,
+    request: Request,
+    application: ApplicationDep,
+    place: ReadPlace,
+    entrant: Annotated[int, Query(ge=0, le=SAFE_INTEGER)] = 0,
+) -> Response:
+    """Show a competition of seats: who plays, how far, and what the sealed seats show."""
+    return await place.run(_seat_competition, competition_id, request, application, entrant)
+
+
+def _seat_competition(competition_id: str, request: Request, application: Application, entrant: int) -> Response:
+    board = seat_board(application.seat_competitions, competition_id, entrant, _ENTRANTS)
+    following = entrant + _ENTRANTS if len(board.info["standing"]) > entrant + _ENTRANTS else None
+    context = {"board": board, "info": board.info, "entrant": entrant, "following": following, "words": words}
+    return page(request, "seat-competition.html", context)
 
 
 # Pages ``/`` and ``/leaderboard``.
