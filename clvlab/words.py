@@ -561,6 +561,7 @@ BLINDNESS: Mapping[str, str] = {
     "open": "nothing was hidden from it",
     "aliased": "names, ids and dates were hidden from it, prices and gaps were not: who has the pack can find the match",
     "held-back": "names, ids and dates were hidden from it, and its pack was held back; that nobody else had it is unproved",
+    "live": "answered from elsewhere, within seconds of each message",
 }
 """What a seat hid from an agent that answered from elsewhere."""
 _SEEN_BEFORE = ("open", "aliased")  # others than the operator had the pack
@@ -599,6 +600,19 @@ def seat_power(edge_bps: int, fixtures: int | None, entrants: int) -> str:
     )
 
 
+def seats_taken(over_pack: int, abandoned: int, of_owner: int) -> str:
+    """Return in words how many seats an owner took, which the store of a service counts, and no log signs.
+
+    Examples
+    --------
+    >>> seats_taken(3, 1, 12)
+    'By the store of this service its owner took 3 seats over this pack, of which 1 was abandoned, and 12 seats in all.'
+    """
+    gone = f"{abandoned:,} {'was' if abandoned == 1 else 'were'} abandoned"
+    over, of_all = counted(over_pack, "seat"), counted(of_owner, "seat")
+    return f"By the store of this service its owner took {over} over this pack, of which {gone}, and {of_all} in all."
+
+
 def causality(label: str, blind: object = None) -> str:
     """Return in words how it was shown that an agent did not look ahead; ``blind`` is what its seat hid.
 
@@ -610,6 +624,6 @@ def causality(label: str, blind: object = None) -> str:
     evidence, hidden = CAUSALITY.get(label, label), BLINDNESS.get(str(blind))
     return (
         evidence
-        if label != "asked" or hidden is None
+        if label not in ("asked", "live") or hidden is None
         else f"{evidence}; {hidden}" + ("; that nobody saw a message earlier is unproved" if blind in _SEEN_BEFORE else "")
     )

@@ -134,6 +134,14 @@ class SeatListResponse(Answer):
     next_cursor: str | None
 
 
+class SeatCounts(Answer):
+    """How many seats an owner took, by the store of the service; no log signs these."""
+
+    over_pack: Annotated[int, Field(description="Over the pack of this seat; of a live seat, over live matches under way.")]
+    abandoned: Annotated[int, Field(description="Those of them that were abandoned.")]
+    of_owner: Annotated[int, Field(description="Over any pack.")]
+
+
 class SeatInfo(SeatSummary):
     """A seat: its open tick while it plays, and what it hid once its run is sealed."""
 
@@ -144,6 +152,7 @@ class SeatInfo(SeatSummary):
     tick_s: int
     seat_s: int
     next: SeatTick | None
+    taken: SeatCounts
     secret: Annotated[str | None, Field(description="Hexadecimal; `null` before the seal.")]
     fixture_ids: Annotated[list[int] | None, Field(description="`null` before the seal, unless nothing is hidden.")]
 

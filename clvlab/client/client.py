@@ -336,9 +336,9 @@ class Client(HttpCaller):
         body = {"tick": tick, "decisions": list(decisions)}
         return self._post(SeatAnswer, "arena", "seats", seat_id, "actions", body=body)
 
-    def seat(self, seat_id: str) -> SeatInfo:
-        """Read a seat of the caller, with its open tick."""
-        return self._get(SeatInfo, "arena", "seats", seat_id)
+    def seat(self, seat_id: str, wait_s: int | None = None) -> SeatInfo:
+        """Read a seat of the caller, with its open tick; wait up to ``wait_s`` seconds for that of a live seat."""
+        return self._get(SeatInfo, "arena", "seats", seat_id, wait_s=wait_s)
 
     def seats(self, cursor: str | None = None, limit: int = 50) -> SeatListResponse:
         """List the seats of the caller, newest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from enum import StrEnum
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, case, func, select, update
 from typing_extensions import TypedDict
 
 from clvlab.api.answer import JsonObject
@@ -149,6 +149,14 @@ def playing(connection: Connection, owner: str) -> list[str]:
     """Return the agent ids of an owner's seats that still play, one for each seat."""
     query = select(seats.c.agent_id).where(seats.c.owner == owner, seats.c.status == SeatStatus.PLAYING)
     return [str(agent_id) for agent_id in connection.execute(query).scalars()]
+
+
+def counts(connection: Connection, owner: str, content_hash: str) -> tuple[int, int, int]:
+    """Return the number of an owner's seats over a pack, of those that were abandoned, and of seats over any pack."""
+    over, gone = seats.c.content_hash == content_hash, seats.c.status == SeatStatus.ABANDONED
+    sums = [func.coalesce(func.sum(case((which, 1), else_=0)), 0) for which in (over, over & gone)]
+    found = connection.execute(select(*sums, func.count()).where(seats.c.owner == owner)).one()
+    return int(found[0]), int(found[1]), int(found[2])
 
 
 def left_alone(connection: Connection, now_ms: int) -> list[str]:

@@ -74,6 +74,7 @@ def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], App
             ticks=settings.seat_max_ticks,
             tick_s=settings.seat_tick_s,
             seat_s=settings.seat_left_s,
+            live_s=settings.seat_live_s,
             held_fixtures=settings.seat_held_fixtures,
             log_ticks=settings.seat_log_ticks,
             log_s=settings.seat_log_s,

@@ -23,7 +23,7 @@ TAGS = [
     {"name": "leaderboard", "description": "The ranking of agents over all sealed runs."},
     {"name": "competitions", "description": "Create a competition, fill its roster, start it, and read its state and events."},
     {"name": "agents", "description": "Deploy a configuration as an instance, and read what the instance does."},
-    {"name": "seats", "description": "Agents that run elsewhere and answer past prices tick by tick."},
+    {"name": "seats", "description": "Agents that run elsewhere and answer prices tick by tick."},
     {"name": "strategies", "description": "The templates of agents and their parameters."},
     {"name": "backtests", "description": "Replay a pack of the catalog and store a report."},
     {"name": "packs", "description": "The catalog of hash-verified replay packs."},

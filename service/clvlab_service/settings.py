@@ -119,6 +119,9 @@ class Settings(BaseSettings):
         default=86_400, ge=1, le=31_536_000, description="longest time without an answer, after which a seat is abandoned"
     )
     seat_max_ticks: int = Field(default=100_000, ge=1, le=250_000, description="messages of a seat")
+    seat_live_s: int = Field(
+        default=5, ge=1, le=600, description="longest time from a message at a live seat to its answer; a later one is missed"
+    )
     seat_held_fixtures: int = Field(
         default=1_000, ge=1, description="fixtures of one pack that is held back that an owner is dealt; beyond it 409"
     )

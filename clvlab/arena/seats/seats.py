@@ -14,6 +14,7 @@ from clvlab.api.answer import ignored, pick
 from clvlab.api.seats import (
     SeatAnswer,
     SeatChain,
+    SeatCounts,
     SeatInfo,
     SeatListResponse,
     SeatReceipt,
@@ -481,6 +482,7 @@ class Seats:
         known = self._of(caller, seat_id)
         with self._database.read() as connection:
             row = require(seats.row(connection, seat_id), seat_id)
+            taken = _taken(connection, row)
         is_open = not known.blind.hides or row["status"] == SeatStatus.SEALED
         following = None
         tape = self._tape_of(known) if row["status"] == SeatStatus.PLAYING else None
@@ -490,11 +492,18 @@ class Seats:
             **_summary(row),
             "blind_commitment": blind_commitment(row["secret"]),
             "next": following,
+            "taken": taken,
             "content_hash": row["content_hash"] or None,
             "secret": row["secret"].hex() if row["status"] == SeatStatus.SEALED else None,
             "fixture_ids": row["fixture_ids"] if is_open else None,
         }
         return pick(SeatInfo, row | facts)
+
+    def taken(self, run_id: str) -> SeatCounts | None:
+        """Return how many seats the owner of a seat's run took, by this store; ``None`` for another run."""
+        with self._database.read() as connection:
+            row = seats.of_run(connection, run_id)
+            return None if row is None else _taken(connection, row)
 
     def page(self, caller: str, cursor: str | None = None, limit: int = PAGE) -> SeatListResponse:
         """List the seats of the caller, newest first."""
@@ -651,6 +660,11 @@ def _tick(tape: Shown, tick: int, blind: Blind, secret: bytes) -> SeatTick:
 
 def _summary(row: SeatRow) -> SeatSummary:
     return pick(SeatSummary, row | {"blind": blind_of(row).value, "answered": row["ticks"]})
+
+
+def _taken(connection: Connection, row: SeatRow) -> SeatCounts:
+    over_pack, abandoned, of_owner = seats.counts(connection, row["owner"], row["content_hash"])
+    return {"over_pack": over_pack, "abandoned": abandoned, "of_owner": of_owner}
 
 
 def _tape_key(content_hash: str, fixture_ids: Sequence[int]) -> tuple[str, str]:

@@ -131,14 +131,14 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
     return page(
         request,
         "run.html",
-        context | {"words": words, "causality": _causality},
+        context | {"words": words, "causality": _causality, "seats": application.seats.taken(run_id)},
         stream=f"{root}/runs/{run_id}/progress" if under_way else None,
     )
 
 
 def _causality(agent: AgentIdentity) -> str:
     """Return in words how the engine showed that an agent did not look ahead."""
-    return words.causality(card_causality(agent), agent["config"].get("blind"))
+    return words.causality(card_causality(agent), agent["config"].get("blind") if agent["strategy"] == "seat" else None)
 
 
 def failing_checks(card: ProofArtifactResponse) -> list[str]:

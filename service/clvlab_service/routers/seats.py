@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Annotated
 
 import orjson
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from clvlab.api.seats import SeatAnswer, SeatChain, SeatInfo, SeatListResponse, SeatStart
@@ -26,6 +27,7 @@ from clvlab_service.openapi import problems
 
 router = APIRouter(prefix="/arena/seats", tags=["seats"], route_class=AuthenticatedRoute)
 
+_LOOK_S = 0.1
 _UNKNOWN = "Unknown seat, or the caller is not its owner"
 _EXAMPLE = {"agent_id": "underdog", "pack_id": "starter", "blind": "aliased"}
 _SILENCE: dict[str, object] = {"tick": 1, "decisions": []}
@@ -71,10 +73,24 @@ def own_seats(
     return found
 
 
-@router.get("/{seat_id}", operation_id="getSeat", responses=problems(401, s404=_UNKNOWN))
-def seat(seat_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> SeatInfo:
-    """Read a seat, with its open tick while it plays, and with its secret and fixtures once its run is sealed."""
-    return application.seats.seat(principal, seat_id)
+@router.get("/{seat_id}", operation_id="getSeat", responses=problems(401, 422, s404=_UNKNOWN))
+async def seat(
+    seat_id: str,
+    principal: CurrentPrincipal,
+    application: ApplicationDep,
+    wait_s: Annotated[int, Query(ge=0, le=30, description="Longest wait for the next tick of a live seat.")] = 0,
+) -> SeatInfo:
+    """Read a seat, with its open tick while it plays, and with its secret and fixtures once its run is sealed.
+
+    With `wait_s` the answer comes once the next tick of a live seat has come, or the seat is over, or after that time.
+    """
+    until_s = time.monotonic() + wait_s
+    while True:
+        found = await run_in_threadpool(application.seats.seat, principal, seat_id)
+        left_s = until_s - time.monotonic()
+        if found["next"] is not None or found["status"] != "playing" or left_s <= 0:
+            return found
+        await asyncio.sleep(min(_LOOK_S, left_s))
 
 
 @router.post(
