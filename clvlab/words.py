@@ -592,8 +592,8 @@ def seat_power(edge_bps: int, fixtures: int | None, entrants: int) -> str:
         return f"{few}: that takes an entrant with five fixtures."
     spread = "its only entrant" if entrants == 1 else f"the median of {entrants:,} entrants"
     return (
-        f"To tell {edge_bps} bps from luck takes about {counted(fixtures, 'fixture')} here: an entrant who gains that much shows "
-        f"it in four of five such samples, at the spread of {spread} with five fixtures or more."
+        f"To tell {edge_bps} bps from luck takes about {counted(fixtures, 'fixture')} here: an entrant who gains that much "
+        f"shows it in four of five such samples, at the spread of {spread} with five fixtures or more."
     )
 
 
