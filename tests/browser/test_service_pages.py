@@ -7,6 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from clvlab.arena.seats.requests import SeatAction
+from clvlab.words import seat_power
 from tests.browser.jupyter import WAIT_MS
 from tests.browser.pages import cut_off, follow
 from tests.service import serving
@@ -145,7 +146,7 @@ def test_a_spectator_finds_how_far_each_entrant_is_and_what_the_sealed_seats_sho
 
     assert len(rows) == len(info["standing"]) == 5
     assert "takes about" in page.locator(".verdict").inner_text()
-    assert f"{info['power']['fixtures']:,} fixtures" in page.locator(".verdict").inner_text()
+    assert seat_power(**info["power"]) in page.locator(".verdict").inner_text()
     slow = next(row for row in rows if "slow" in row)
     [ticks] = [one["ticks"] for one in info["standing"] if one["agent_id"] == "slow"]
     assert f"1 of {ticks:,} ticks" in slow
