@@ -583,20 +583,23 @@ def seats(playing: int, sealed: int, abandoned: int) -> str:
 
 
 def seat_power(edge_bps: int, fixtures: int | None, entrants: int) -> str:
-    """Say how many fixtures would show an edge in a competition of seats.
+    """Say how many fixtures would show an edge in a competition of seats, to two digits.
 
     Examples
     --------
+    >>> seat_power(50, 1136, 3).partition(" here")[0]
+    'To tell 50 bps from luck takes about 1,100 fixtures'
     >>> seat_power(50, None, 0)
     'Too few seats are sealed to say how many fixtures would tell 50 bps from luck: that takes an entrant with five fixtures.'
     """
     if fixtures is None:
         few = f"Too few seats are sealed to say how many fixtures would tell {edge_bps} bps from luck"
         return f"{few}: that takes an entrant with five fixtures."
+    about = round(fixtures, 2 - len(str(fixtures)))  # two digits: the error that it follows from has no more
     spread = "its only entrant" if entrants == 1 else f"the median of {entrants:,} entrants"
     return (
-        f"To tell {edge_bps} bps from luck takes about {counted(fixtures, 'fixture')} here: an entrant who gains that much shows "
-        f"it in four of five such samples, at the spread of {spread} with five fixtures or more."
+        f"To tell {edge_bps} bps from luck takes about {counted(about, 'fixture')} here: an entrant who gains that much "
+        f"shows it in four of five such samples, at the spread of {spread} with five fixtures or more."
     )
 
 

@@ -235,6 +235,7 @@ FILTERS = {
     PLAYED: {"since_seq": 3, "limit": 1},
     "/agents/instances": {"strategy": "baseline", **PAGED},
     "/arena/seats": PAGED,
+    "/arena/competitions": PAGED,
     f"{INSTANCE}/runtime-events": {"since": 1, "limit": 1},
     "/backtests": PAGED,
     "/replay-packs": PAGED,
@@ -278,6 +279,7 @@ def served(tmp_path_factory):
             until(lambda one=one: running.get(f"/runs/{one['run_id']}/progress")["status"] == "sealed")
         for _ in range(2):
             running.post("/arena/seats", {"agent_id": "me", "pack_id": "starter"})
+            running.post("/arena/competitions", {"name": "Spring", "pack_id": "starter"})
         places = {"run_id": run_id, "competition_id": created, "instance_id": made[0]["instance_id"], "pack_id": "starter"}
         yield running, places
 

@@ -369,7 +369,7 @@ class Client(HttpCaller):
         """
         return self._bytes("arena", "held-packs", pack_id, "fixtures")
     def create_seat_competition(self, name: str, **fields: Any) -> SeatCompetitionInfo:
-        """Open a competition of seats; fields of SeatCompetitionRequest by name. A seat is taken in it by ``competition_id``."""
+        """Open a competition of seats, in which seats are taken by its id; fields of SeatCompetitionRequest by name."""
         return self._post(SeatCompetitionInfo, "arena", "competitions", body={"name": name} | fields)
 
     def seat_competition(self, competition_id: str) -> SeatCompetitionInfo:

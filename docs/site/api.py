@@ -192,7 +192,8 @@ PAGES = (
         "Answers of a service",
         "Every answer is a dict with these keys; the same types shape the [routes](../reference/http.md).",
         tuple(
-            f"clvlab.api.{name}:*" for name in ("answer", "backtests", "competitions", "leaderboard", "packs", "runs", "seats")
+            f"clvlab.api.{name}:*"
+            for name in ("answer", "backtests", "competitions", "leaderboard", "packs", "runs", "seats", "seat_competitions")
         ),
     ),
     ApiPage(

@@ -232,6 +232,9 @@ def _of_runs(shell: Shell) -> None:
     (folder / "player.py").write_text(PLAYER)
     call(f"arena play player.py:Player --pack starter {' '.join(FIXTURE)} --out seat.clv")
     call("arena play player.py:Nobody --pack starter")
+    call("arena play player.py:Player")
+    call("arena competitions --store seats.db")
+    call("arena competitions GONE --store seats.db")
     call("demo --json")
     call("demo --colour")
     broken = folder / "broken" / first.name

@@ -338,6 +338,22 @@ def _seats(service: Service) -> None:
     ask("getSeatChain", ALICE, **own)
     ask("listSeats", ALICE)
     ask("listSeats", ALICE, params={"limit": 0})
+    rules = {"name": "Spring", "pack_id": "starter", "fixture_ids": [FIXTURE], "blind": "open"}
+    created = ask("createSeatCompetition", ALICE, json=rules | {"colour": "red"}).json()
+    ask("createSeatCompetition", ALICE, json=rules | {"blind": "aliased"})
+    ask("createSeatCompetition", json=rules)
+    among = {"competition_id": created["competition_id"]}
+    ask("takeSeat", BOB, json={"agent_id": "me", "blind": "aliased", **among})
+    with patch("secrets.token_bytes", bytes):
+        ask("takeSeat", BOB, json={"agent_id": "me", **among})
+    ask("closeSeatCompetition", BOB, **among)
+    ask("closeSeatCompetition", ALICE, **among)
+    ask("closeSeatCompetition", ALICE, **among)
+    ask("takeSeat", BOB, json={"agent_id": "me", **among})
+    ask("getSeatCompetition", **among)
+    ask("getSeatCompetition", competition_id=GONE)
+    ask("listSeatCompetitions")
+    ask("listSeatCompetitions", params={"limit": 0})
 
 
 def _backtests(service: Service) -> str:

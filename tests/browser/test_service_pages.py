@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
+from clvlab.arena.seats.requests import SeatAction
+from clvlab.words import seat_power
 from tests.browser.jupyter import WAIT_MS
 from tests.browser.pages import cut_off, follow
 from tests.service import serving
@@ -35,7 +37,39 @@ def served(tmp_path_factory):
         found.hostile_id = found.competition(agents=("cumulative-drift",))
         found.post(f"/competitions/{found.hostile_id}/agents", hostile)
         found.post(f"/competitions/{found.hostile_id}/start")
+        found.seats_id, found.blind_id = _seats(found)
         yield found
+
+
+_ENTRANTS = (("underdog", -1, 5), ("favourite", 0, 40), (_LONG[:199].rstrip(), 1, 500))
+
+
+def _seats(served):
+    """An open competition of three sealed seats, one that plays and one that was given up; and a blind one."""
+    fixtures = served.get("/replay-packs/season/fixtures", limit=8)["fixtures"]
+    rules = {"pack_id": "season", "blind": "open", "fixture_ids": [one["fixture_id"] for one in fixtures]}
+    made = served.post("/arena/competitions", {"name": f"Autumn {_LONG[:150]}", **rules})["competition_id"]
+    seats, runs = served.app.state.application.seats, []
+    for agent_id, side, every in _ENTRANTS:
+        start = served.post("/arena/seats", {"agent_id": agent_id, "competition_id": made})
+        tick = start["next"]
+        while tick:
+            view = tick["view"]
+            body = {"tick": view["tick"]}
+            if view["tick"] % every == 1 and view["sides"][side % 2][1]:
+                body |= {"action": "BACK", "side": view["sides"][side % 2][0]}
+            tick = seats.act(ALICE, start["seat_id"], SeatAction.model_validate(body))["next"]
+        runs.append(start["run_id"])
+    for run_id in runs:
+        served.app.state.application.jobs.require_sealed(run_id)
+    playing = served.post("/arena/seats", {"agent_id": "slow", "competition_id": made}, by=served.bob)
+    served.post(f"/arena/seats/{playing['seat_id']}/actions", {"tick": 1}, by=served.bob)
+    lost = served.post("/arena/seats", {"agent_id": "gone", "competition_id": made}, by=served.bob)
+    served.bob.delete(f"/arena/seats/{lost['seat_id']}")
+    blind = served.post("/arena/competitions", {"name": "Nobody knows", "pack_id": "season", "blind": "aliased"})
+    start = served.post("/arena/seats", {"agent_id": "me", "competition_id": blind["competition_id"]}, by=served.bob)
+    served.post(f"/arena/seats/{start['seat_id']}/actions", {"tick": 1}, by=served.bob)
+    return made, blind["competition_id"]
 
 
 def addresses(served):
@@ -47,7 +81,8 @@ def addresses(served):
         "competition-hostile": f"/competitions/{served.hostile_id}?agent_id={quote(_LONG)}",
         "competition-filtered": f"/competitions/{served.competition_id}?action=WAIT", "mine": f"/leaderboard?owner={ALICE}",
         "packs": "/replay-packs", "pack": "/replay-packs/starter", "fixtures": "/replay-packs/season/fixtures?limit=20",
-        "problem": "/runs/unknown",
+        "problem": "/runs/unknown", "seat-competitions": "/arena/competitions",
+        "seat-competition": f"/arena/competitions/{served.seats_id}", "seat-blind": f"/arena/competitions/{served.blind_id}",
     }  # fmt: skip
 
 
@@ -97,6 +132,33 @@ def test_a_newcomer_finds_a_losing_decision_by_links_alone(browser, served):
     assert page.locator("h1").inner_text().startswith("Decision ")
     assert "The price moved against it" in page.locator(".verdict").inner_text()
     assert page.locator(".steps tbody tr").count() == 2
+    page.close()
+
+
+def test_a_spectator_finds_how_far_each_entrant_is_and_what_the_sealed_seats_show(browser, served):
+    page = browser.new_page(viewport={"width": 1440, "height": 900}, java_script_enabled=False)
+    page.goto(f"{served.url}/competitions")
+    follow(page.get_by_role("link", name="competitions of seats"))
+    follow(page.get_by_role("link", name="Autumn"))
+
+    info = served.get(f"/arena/competitions/{served.seats_id}")
+    rows = [row.inner_text() for row in page.get_by_role("region", name="Entrants by mean CLV").locator("tbody tr").all()]
+
+    assert len(rows) == len(info["standing"]) == 5
+    assert "takes about" in page.locator(".verdict").inner_text()
+    assert seat_power(**info["power"]) in page.locator(".verdict").inner_text()
+    slow = next(row for row in rows if "slow" in row)
+    [ticks] = [one["ticks"] for one in info["standing"] if one["agent_id"] == "slow"]
+    assert f"1 of {ticks:,} ticks" in slow
+    assert "1 abandoned" in next(row for row in rows if "gone" in row)
+    assert page.locator(".figures figure").count() == 3
+    follow(page.locator(".forest a").first)
+    assert info["standing"][0]["run_ids"][0][:16] in page.inner_text("main")
+
+    page.goto(f"{served.url}/arena/competitions/{served.blind_id}")
+    [row] = page.get_by_role("region", name="Entrants by mean CLV").locator("tbody tr").all()
+    assert "1 tick answered" in row.inner_text()
+    assert "Too few seats are sealed" in page.locator(".verdict").inner_text()
     page.close()
 
 

@@ -38,6 +38,8 @@ OWNED = [
     ("POST", "/arena/seats/i/actions"),
     ("GET", "/arena/seats/i/chain"),
     ("DELETE", "/arena/seats/i"),
+    ("POST", "/arena/competitions"),
+    ("POST", "/arena/competitions/i/close"),
     ("GET", "/me"),
     ("POST", "/me/packs"),
     ("GET", "/me/packs"),

@@ -50,7 +50,8 @@ def seat_board(competitions: SeatCompetitions, competition_id: str, start: int, 
     rows = [BoardRow(one, interval_cell(one["mean_clv_bps"], one["low"], one["high"], within)) for one in listed]
     found = (results.get((one["owner"], one["agent_id"])) for one in listed)
     drawn = [curve for one in found if one is not None and (curve := _curve(one)).picture][:_DRAWN]
-    return SeatBoard(info, rows, scale_axis(within), drawn, words.seat_power(**info["power"]))
+    axis = scale_axis(within) if any(row.picture for row in rows) else Html("")
+    return SeatBoard(info, rows, axis, drawn, words.seat_power(**info["power"]))
 
 
 def _curve(result: EntrantResult) -> Curve:

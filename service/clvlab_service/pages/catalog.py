@@ -1,4 +1,4 @@
-"""Pages ``/``, ``/leaderboard``, ``/competitions``, ``/arena/competitions`` and ``/replay-packs``, and the files that all pages load."""
+"""Pages ``/``, ``/leaderboard``, ``/replay-packs`` and of both kinds of competitions, and the files that all pages load."""
 
 from __future__ import annotations
 
