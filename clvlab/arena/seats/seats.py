@@ -144,8 +144,10 @@ class Seats:
 
     # Taking a seat.
 
-    def take(self, owner: str, request: SeatRequest) -> SeatStart:
+    def take(self, owner: str, request: SeatRequest, *, caps: Caps | None = None, ranked: bool = True) -> SeatStart:
         """Take a seat, commit to its run in the log, and return its first tick.
+
+        ``caps`` replaces the limits of owners; a run that is not ``ranked`` is on no leaderboard.
 
         Raises
         ------
@@ -156,8 +158,9 @@ class Seats:
         UnknownPackError, UnknownFixtureError, HeldOutError, WindowError
             The pack, a fixture or the window can't be used.
         """
+        caps = caps or self._caps
         with self._database.read() as connection:
-            self._require_room(connection, owner, None)
+            self._require_room(connection, owner, None, caps)
         secret, seat_id = secrets.token_bytes(SECRET_BYTES), "seat_" + self._new_id()
         bound = bind(self._catalog.seen_by(owner), request.pack_id, None, request.fixture_ids or "all")
         fixture_ids = list(bound.fixtures)
@@ -169,7 +172,7 @@ class Seats:
         tape = self._tapes.get(key, lambda: SeatTape.of(bound.pack, fixture_ids))
         if not 1 <= tape.ticks <= self._limits.ticks:
             raise _too_long(self._limits.ticks)
-        row = self._store(owner, request, spec, seat_id, secret, ranked=bound.ranked)
+        row = self._store(owner, request, spec, seat_id, secret, caps, ranked=ranked and bound.ranked)
         before: SeatTickRow = {
             "seat_id": seat_id, "tick": 0, "digest": "", "decisions": [], "missed": False, "head": row["head"], "ts_ms": 0,
         }  # fmt: skip
@@ -193,14 +196,14 @@ class Seats:
         return made
 
     def _store(
-        self, owner: str, request: SeatRequest, spec: ReplaySpec, seat_id: str, secret: bytes, *, ranked: bool
+        self, owner: str, request: SeatRequest, spec: ReplaySpec, seat_id: str, secret: bytes, caps: Caps, *, ranked: bool
     ) -> SeatRow:
         started = spec.started
         run_id, content_hash = started["run_id"], spec.pack.content_hash
         head, now, served = first_head(header(seat_id, request.agent_id, run_id, secret)), self._clock(), self._now()
         with self._database.write() as connection:
             log = StoredLogRows(connection, writing=True)  # before anything is counted, so that of two seats one is too many
-            self._require_room(connection, owner, request.agent_id if ranked else None)
+            self._require_room(connection, owner, request.agent_id if ranked else None, caps)
             index = commit(log, run_id, owner, inputs_hash(started), content_hash, now, sources=[None])
             note_seat(log, run_id, 0, head, now)
             row: SeatRow = {
@@ -231,12 +234,12 @@ class Seats:
             seats.add(connection, row)
         return row
 
-    def _require_room(self, connection: Connection, owner: str, agent_id: str | None) -> None:
+    def _require_room(self, connection: Connection, owner: str, agent_id: str | None, caps: Caps) -> None:
         own = seats.playing(connection, owner)
-        self._caps.require_seat(len(own))
+        caps.require_seat(len(own))
         self._budget.require_room(connection, owner)
         if agent_id is not None:
-            self._caps.require_names(connection, owner, {*own, agent_id})
+            caps.require_names(connection, owner, {*own, agent_id})
 
     # Answers to ticks.
 
