@@ -24,7 +24,7 @@ INSTRUCTIONS = (
     "clvlab: does an agent, or a list of bets, beat the closing line? Arena: enter, then act at every tick until done. "
     "Laboratory: grade_bets with a CSV, then verify. An error says what to do."
 )
-_WORDS = ("title", "default")
+_WORDS = ("title", "default", "additionalProperties", "maxLength", "maxItems", "minimum", "maximum", "pattern", "format")
 
 
 def server(desk_of: Callable[[Context], Desk]) -> Server[Any]:
@@ -98,7 +98,7 @@ def _listed(tool: Tool) -> types.Tool:
         name=tool.name,
         description=tool.call.__doc__,
         input_schema=plain(tool.request.model_json_schema()),
-        output_schema=plain(TypeAdapter(tool.answer).json_schema()),
+        output_schema={name: one for name, one in plain(TypeAdapter(tool.answer).json_schema()).items() if name != "required"},
         annotations=types.ToolAnnotations(
             read_only_hint=tool.reads, destructive_hint=False, idempotent_hint=tool.repeats, open_world_hint=False
         ),
@@ -106,7 +106,7 @@ def _listed(tool: Tool) -> types.Tool:
 
 
 def plain(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a JSON schema that says the same in fewer words: without titles, defaults, docstrings of types and references."""
+    """Return a JSON schema in fewer words: types and descriptions, without limits, which errors name, and without references."""
     definitions = definitions or schema.get("$defs", {})
     if "$ref" in schema:
         return plain(definitions[schema["$ref"].rpartition("/")[2]], definitions)
@@ -116,7 +116,7 @@ def plain(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = Non
             continue
         if name == "properties":
             made[name] = {key: plain(one, definitions) for key, one in value.items()}
-        elif name in ("items", "additionalProperties") and isinstance(value, dict):
+        elif name == "items":
             made[name] = plain(value, definitions)
         elif name == "anyOf":
             made |= _either([plain(one, definitions) for one in value])
