@@ -509,6 +509,12 @@ class TransitionError(CompetitionError):
     http_status = 409
 
 
+class SeatRulesError(CompetitionError):
+    """A competition of seats, or a seat in one, by rules that can't hold: a seat names another rule, or an end is over."""
+
+    http_status = 400
+
+
 class UnknownInstanceError(ClvlabError):
     """No instance of that id, none with an owner, or none that belongs to the caller."""
 

@@ -108,6 +108,7 @@ class SeatSummary(Answer):
     agent_id: str
     run_id: str
     pack_id: str
+    competition_id: Annotated[str | None, Field(description="The competition of seats that it is in.")]
     blind: BlindMode
     status: SeatStatus
     cause: Annotated[str | None, Field(description="Why it was abandoned.")]

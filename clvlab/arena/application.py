@@ -40,6 +40,7 @@ from clvlab.arena.runs.binding import open_catalogued
 from clvlab.arena.runs.decisions import RunDecisions
 from clvlab.arena.runs.results import RunResults
 from clvlab.arena.runs.runs import StoredRuns
+from clvlab.arena.seats.competitions import SeatCompetitions
 from clvlab.arena.seats.job import SeatOrigin
 from clvlab.arena.seats.requests import SeatLimits
 from clvlab.arena.seats.seats import Seats, SteadyClock
@@ -292,6 +293,7 @@ class Application:
         self.seats = Seats(
             database, packs, clock, new_id, budget, caps, seats or SeatLimits(), log_key, SteadyClock(clock, monotonic)
         )
+        self.seat_competitions = SeatCompetitions(database, packs, clock, new_id, caps, seats or SeatLimits())
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget, caps)
         self.laboratory = StoredLaboratory(database, packs, self.backtests, self.runs, self.seats, clock, budget)
         self.practice = PracticeLaboratory(database, catalog, self.runs, self.seats, monotonic, practice or PracticeLimits())

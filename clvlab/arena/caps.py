@@ -26,6 +26,7 @@ class Caps:
     drafts: int = 1000  # competitions that are not started
     live: int = 4  # runs that follow a feed, of both kinds; each counts until its match is over, perhaps for days
     seats: int = 200  # seats that still play
+    seat_competitions: int = 100  # competitions of seats that are open
     names: int = 100  # agent ids on the leaderboard, including runs under way
 
     def require_start(self, connection: Connection, owner: str) -> None:
@@ -46,6 +47,9 @@ class Caps:
 
     def require_seat(self, playing: int) -> None:
         _require(playing, self.seats, "seats that still play", _LATER_S)
+
+    def require_seat_competition(self, there: int) -> None:
+        _require(there, self.seat_competitions, "competitions of seats that are open", _LATER_S)
 
     def require_draft(self, connection: Connection, owner: str) -> None:
         _require(competitions.unstarted_of(connection, owner), self.drafts, "competitions that were not started", _LATER_S)

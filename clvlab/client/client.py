@@ -46,6 +46,7 @@ from clvlab.api.runs import (
     RunListResponse,
     VerifyResponse,
 )
+from clvlab.api.seat_competitions import SeatCompetitionInfo, SeatCompetitionListResponse
 from clvlab.api.seats import SeatAnswer, SeatChain, SeatInfo, SeatListResponse, SeatStart
 from clvlab.client.http import HttpCaller, path_of, query_of, raise_for_problem
 
@@ -168,6 +169,15 @@ class Client(HttpCaller):
     >>> len(client.seat_chain(seat_id)["ticks"]) == client.seats(limit=1)["seats"][0]["answered"]
     True
     >>> client.withdraw_seat(client.take_seat("me", pack_id="starter")["seat_id"])
+
+    A competition of seats, whose rules are those of each seat in it:
+
+    >>> made = client.create_seat_competition("Spring", pack_id="starter", max_stake=500)["competition_id"]
+    >>> client.withdraw_seat(client.take_seat("me", competition_id=made)["seat_id"])
+    >>> client.close_seat_competition(made)["status"], client.seat_competitions(limit=1)["competitions"][0]["entrants"]
+    ('closed', 1)
+    >>> [(one["agent_id"], one["seats"]["abandoned"]) for one in client.seat_competition(made)["standing"]]
+    [('me', 1)]
 
     Uploads of packs, where the operator accepts them; ``pack.zip`` is a pack:
 
@@ -337,6 +347,22 @@ class Client(HttpCaller):
     def seat_chain(self, seat_id: str) -> SeatChain:
         """Read the whole chain of a sealed seat of the caller."""
         return self._get(SeatChain, "arena", "seats", seat_id, "chain")
+
+    def create_seat_competition(self, name: str, **fields: Any) -> SeatCompetitionInfo:
+        """Open a competition of seats; fields of SeatCompetitionRequest by name. A seat is taken in it by ``competition_id``."""
+        return self._post(SeatCompetitionInfo, "arena", "competitions", body={"name": name} | fields)
+
+    def seat_competition(self, competition_id: str) -> SeatCompetitionInfo:
+        """Read a competition of seats: its rules, and its entrants by rank."""
+        return self._get(SeatCompetitionInfo, "arena", "competitions", competition_id)
+
+    def seat_competitions(self, cursor: str | None = None, limit: int = 50) -> SeatCompetitionListResponse:
+        """List competitions of seats, newest first."""
+        return self._get(SeatCompetitionListResponse, "arena", "competitions", cursor=cursor, limit=limit)
+
+    def close_seat_competition(self, competition_id: str) -> SeatCompetitionInfo:
+        """Close a competition of seats of the caller: no seat can be taken in it, and those that play go on."""
+        return self._post(SeatCompetitionInfo, "arena", "competitions", competition_id, "close")
 
     def withdraw_seat(self, seat_id: str) -> None:
         """Give up a seat of the caller; the run log keeps that."""

@@ -52,6 +52,8 @@ class SeatRow(SeatPlace):
     fixture_ids: list[int]
     ranked: bool
     request: JsonObject
+    competition_id: str | None
+    tape_ticks: int | None
     secret: bytes
     commit_index: int
     cause: str | None

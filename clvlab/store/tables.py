@@ -424,8 +424,28 @@ seats = Table(
     Column("decision_bytes", BigInteger, nullable=False),  # of all decisions as recorded
     Column("created_ts_ms", BigInteger, nullable=False),
     Column("updated_ts_ms", BigInteger, nullable=False),
+    Column("competition_id", Name),  # null for a seat on its own
+    Column("tape_ticks", BigInteger),  # messages of its fixtures; null for seats of older versions
+    Column("scores", Json),  # of its fixtures, at the seal; null without one, and outside of competitions
     Index(None, "owner", "created_ts_ms", "seat_id"),
     Index(None, "status", "served_ts_ms"),
+    Index(None, "competition_id", "status"),
+)
+
+seat_competitions = Table(
+    "seat_competitions",
+    metadata,
+    Column("competition_id", Name, primary_key=True),
+    Column("owner", Name, nullable=False),
+    Column("name", Name, nullable=False),
+    Column("pack_id", Name, nullable=False),
+    Column("content_hash", Name, nullable=False),
+    Column("rules", Json, nullable=False),
+    Column("closes_ts_ms", BigInteger),  # null until the organiser closes it
+    Column("created_ts_ms", BigInteger, nullable=False),
+    Column("updated_ts_ms", BigInteger, nullable=False),
+    Index(None, "created_ts_ms", "competition_id"),
+    Index(None, "owner"),
 )
 
 # The answered ticks of a seat: a row is one link of its chain.

@@ -31,7 +31,17 @@ from clvlab_service.openapi import API_DESCRIPTION, TAGS, install_openapi
 from clvlab_service.pages import catalog
 from clvlab_service.pages import runs as run_pages
 from clvlab_service.pages.route import PageRoute
-from clvlab_service.routers import agents, backtests, competitions, leaderboard, operations, packs, runs, seats
+from clvlab_service.routers import (
+    agents,
+    backtests,
+    competitions,
+    leaderboard,
+    operations,
+    packs,
+    runs,
+    seat_competitions,
+    seats,
+)
 from clvlab_service.settings import Settings
 from clvlab_service.streams import arena
 from clvlab_service.streams.connection import Feeds, StreamPlaces
@@ -86,6 +96,8 @@ _ROUTERS = (
     competitions.owned,
     arena.router,
     arena.progress_router,
+    seat_competitions.router,
+    seat_competitions.owned,
     agents.router,
     agents.strategies_router,
     backtests.router,

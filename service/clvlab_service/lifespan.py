@@ -59,6 +59,7 @@ def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], App
             settings.max_owner_drafts,
             settings.max_owner_live,
             settings.max_owner_seats,
+            settings.max_owner_seat_competitions,
             settings.max_owner_names,
         ),
         anchor=settings.anchor,

@@ -109,6 +109,9 @@ class Settings(BaseSettings):
         default=100, ge=1, description="agent ids of an owner on the leaderboard; a run with another one gets 429"
     )
     max_owner_seats: int = Field(default=200, ge=1, description="seats of an owner that still play; beyond it 429")
+    max_owner_seat_competitions: int = Field(
+        default=100, ge=1, description="competitions of seats of an owner that are open; beyond it 429"
+    )
     seat_tick_s: int = Field(
         default=3_600, ge=1, le=31_536_000, description="longest time for an answer to a tick of a seat; a later one is missed"
     )

@@ -17,15 +17,17 @@ from clvlab.engine.agent import Identity, register
 from clvlab.errors import UnknownSeatError
 from clvlab.law.actions import Decision, decisions_of
 from clvlab.law.closing import Window
-from clvlab.law.schema import Causality
+from clvlab.law.schema import Causality, Reason
 from clvlab.law.tape import Tape
 from clvlab.log.seats import KIND, STRATEGY, STRATEGY_VERSION, Blind, sealed_config
 from clvlab.packs.reader import Pack
+from clvlab.proof.anchor import Anchor
 from clvlab.runs.run import Run
 from clvlab.runs.spec import ReplaySpec, settings_in
-from clvlab.store import seats
+from clvlab.store import seat_competitions, seats
 from clvlab.store.database import Connection, Database
 from clvlab.store.jobs import Job
+from clvlab.store.seat_competitions import FixtureScore
 from clvlab.store.seats import SeatRow, SeatStatus
 
 
@@ -62,6 +64,14 @@ def seat_spec(
     )
 
 
+def _scores_of(run: Run) -> list[FixtureScore]:
+    clv = pl.col("clv_bps").cast(pl.Int64)
+    timed = run.scores.with_columns(run.evidence.decisions["ts_ms"].cast(pl.Int64))  # both in order of seq
+    scored = timed.filter(pl.col("reason") == Reason.SCORED).group_by("fixture_id")
+    sums = scored.agg(clv.sum(), pl.len(), (clv * clv).sum().alias("squares"), pl.col("ts_ms").max())
+    return sums.sort("fixture_id").rows()
+
+
 def require(row: SeatRow | None, seat_id: str) -> SeatRow:
     if row is None:
         raise UnknownSeatError(f"unknown seat {seat_id!r}")
@@ -94,10 +104,14 @@ class SeatOrigin:
     def report_start(self, connection: Connection, job: Job, now_ms: int) -> None:
         """Report nothing: a seat says how far it is by its status."""
 
-    def seal_report(self, job: Job, run: Run) -> Sealing:  # noqa: ARG002
-        return lambda connection, anchor, now_ms: seats.end(  # noqa: ARG005
-            connection, job.payload["origin_id"], SeatStatus.SEALED, now_ms
-        )
+    def seal_report(self, job: Job, run: Run) -> Sealing:
+        seat_id, scores = job.payload["origin_id"], _scores_of(run)
+
+        def report(connection: Connection, anchor: Anchor, now_ms: int) -> None:  # noqa: ARG001
+            seats.end(connection, seat_id, SeatStatus.SEALED, now_ms)
+            seat_competitions.score(connection, seat_id, scores)
+
+        return report
 
     def record_failure(self, connection: Connection, job: Job, cause: str, now_ms: int) -> None:
         give_up(connection, job.run_id, cause, now_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, model_validator
 
@@ -11,6 +11,7 @@ from clvlab.agents.proposals import Claimed
 from clvlab.agents.template import limit
 from clvlab.arena.competitions.requests import Body
 from clvlab.arena.deploys.config import Allowlist, FixtureIds
+from clvlab.errors import SeatRulesError
 from clvlab.law.actions import MAX_NAME_BYTES, MAX_REASON_BYTES
 from clvlab.law.closing import Window
 from clvlab.law.schema import SAFE_INTEGER, Action
@@ -46,13 +47,11 @@ class SeatLimits:
     log_s: int = 60
 
 
-class SeatRequest(Body):
-    """A seat over the past prices of a pack; unknown fields are never stored.
+class SeatRules(Body):
+    """What a seat plays and how: of one seat, or of all seats of a competition.
 
     Attributes
     ----------
-    agent_id
-        Name of the agent, as on the leaderboard.
     pack_id, fixture_ids
         Replayed pack, and its fixtures or ``all``; null draws one fixture by the secret of the seat.
     blind
@@ -61,9 +60,10 @@ class SeatRequest(Body):
         The scoring window, as of a backtest.
     tick_s, seat_s
         Deadlines in seconds, up to those of the operator, which are the default: of one tick, and of a seat without an answer.
+    max_stake
+        Largest stake of a decision, at least 100, which is the stake of a decision that names none; null allows any.
     """
 
-    agent_id: _Text
     pack_id: _Text | None = None
     fixture_ids: FixtureIds | None = None
     blind: Blind = Blind.ALIASED
@@ -75,6 +75,74 @@ class SeatRequest(Body):
     close_source: _Text | None = None
     tick_s: _Seconds | None = None
     seat_s: _Seconds | None = None
+    max_stake: Annotated[StrictInt, Field(ge=DEFAULT_STAKE, le=SAFE_INTEGER)] | None = None
+
+    def within(self, limits: SeatLimits) -> Self:
+        """Return the rules with the deadlines of the operator where they name none or longer ones."""
+        tick_s, seat_s = min(self.tick_s or limits.tick_s, limits.tick_s), min(self.seat_s or limits.seat_s, limits.seat_s)
+        made = self.model_copy(update={"tick_s": tick_s, "seat_s": seat_s})
+        made.note(self.ignored)
+        return made
+
+
+class SeatRequest(SeatRules):
+    """A seat over the past prices of a pack; unknown fields are never stored.
+
+    Attributes
+    ----------
+    agent_id
+        Name of the agent, as on the leaderboard.
+    competition_id
+        A competition of seats, whose rules are those of the seat; a request that names another rule is refused.
+    """
+
+    agent_id: _Text
+    competition_id: _Text | None = None
+
+    def under(self, rules: SeatRules) -> SeatRequest:
+        """Return the request with the rules of its competition; ``SeatRulesError`` if it names another one."""
+        wanted = {name: getattr(rules, name) for name in SeatRules.model_fields}
+        for name in sorted(self.model_fields_set & wanted.keys()):
+            own = getattr(self, name)
+            if own is not None and own != wanted[name]:
+                raise SeatRulesError(
+                    f"{name} of competition {self.competition_id} is {_said(wanted[name])}, not {_said(own)}: leave it out"
+                )
+        made = self.model_copy(update=wanted)
+        made.note(self.ignored)
+        return made
+
+
+def _said(value: object) -> str:
+    return f"{value!s:.80}" if value is not None else "null"
+
+
+class SeatCompetitionRequest(SeatRules):
+    """A competition of seats, as its organiser asks for it; unknown fields are never stored.
+
+    Attributes
+    ----------
+    name
+        What its page is called.
+    closes_ts_ms
+        When the last seat may be taken, in UTC milliseconds; null leaves that to the organiser.
+    """
+
+    name: _Text
+    closes_ts_ms: Annotated[StrictInt, Field(ge=0, le=SAFE_INTEGER)] | None = None
+
+    @model_validator(mode="after")
+    def _hides(self) -> SeatCompetitionRequest:
+        if self.blind is not Blind.OPEN and isinstance(self.fixture_ids, list):
+            raise ValueError(
+                f"{self.blind} competitions name no fixture_ids, which would be known beforehand: leave them out for one drawn "
+                'by the secret of each seat, or say "all"'
+            )
+        return self
+
+    def rules(self) -> JsonObject:
+        """Return the rules as they are stored."""
+        return self.model_dump(mode="json", include=set(SeatRules.model_fields))
 
 
 class _Proposal(BaseModel):

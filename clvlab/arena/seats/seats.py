@@ -26,9 +26,10 @@ from clvlab.arena.pages import PAGE, page_of
 from clvlab.arena.runs.binding import bind, open_catalogued
 from clvlab.arena.runs.in_database import enter
 from clvlab.arena.seats.commits import GroupCommit
+from clvlab.arena.seats.competitions import require_open, under_its_rules
 from clvlab.arena.seats.job import blind_of, require, seat_spec
 from clvlab.arena.seats.requests import SeatAction, SeatLimits, SeatRequest
-from clvlab.arena.seats.tape import SeatTape
+from clvlab.arena.seats.tape import SeatTape, require_short, too_long
 from clvlab.arena.uploads.packs import Packs
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import (
@@ -67,7 +68,6 @@ from clvlab.store.tables import seats as seat_table
 logger = logging.getLogger("clvlab.seats")
 _TAPES_BYTES = 256 << 20
 _SEATS = 4_096
-_ROWS_PER_TICK = 64  # before a tape is read, its messages are bounded by its rows
 WITHDRAWN, LEFT_ALONE = "withdrawn", "left alone"
 
 
@@ -157,46 +157,53 @@ class Seats:
             The fixtures have more messages than a seat may have.
         UnknownPackError, UnknownFixtureError, HeldOutError, WindowError
             The pack, a fixture or the window can't be used.
+        UnknownCompetitionError, TransitionError, SeatRulesError
+            There is no such competition of seats, or it is closed, or has another rule than the request names.
+        PackTamperedError
+            The pack is not the one that the competition was opened over.
         """
         caps = caps or self._caps
         with self._database.read() as connection:
             self._require_room(connection, owner, None, caps)
+            competition = request.competition_id and require_open(connection, request.competition_id, self._clock())
+        if competition:
+            request = under_its_rules(competition, request)
         secret, seat_id = secrets.token_bytes(SECRET_BYTES), "seat_" + self._new_id()
         bound = bind(self._catalog.seen_by(owner), request.pack_id, None, request.fixture_ids or "all")
+        if competition and bound.pack.content_hash != competition["content_hash"]:
+            expected, found = competition["content_hash"], bound.pack.content_hash
+            raise PackTamperedError(f"pack {bound.pack.pack_id!r} of competition {request.competition_id}", expected, found)
         fixture_ids = list(bound.fixtures)
         if request.fixture_ids is None:
             fixture_ids = [fixture_ids[drawn(secret, len(fixture_ids))]]
-        request = self._within_limits(request, bound.pack, fixture_ids)
+        require_short(bound.pack, fixture_ids, self._limits.ticks)
+        unread, request = request.ignored, request.within(self._limits).model_copy(update={"pack_id": bound.pack.pack_id})
         spec = seat_spec(request, bound.pack, fixture_ids, seat_id, secret)
         key = _tape_key(bound.pack.content_hash, fixture_ids)
         tape = self._tapes.get(key, lambda: SeatTape.of(bound.pack, fixture_ids))
         if not 1 <= tape.ticks <= self._limits.ticks:
-            raise _too_long(self._limits.ticks)
-        row = self._store(owner, request, spec, seat_id, secret, caps, ranked=ranked and bound.ranked)
+            raise too_long(self._limits.ticks)
+        row = self._store(owner, request, spec, seat_id, secret, tape.ticks, caps, ranked=ranked and bound.ranked)
         before: SeatTickRow = {
             "seat_id": seat_id, "tick": 0, "digest": "", "decisions": [], "missed": False, "head": row["head"], "ts_ms": 0,
         }  # fmt: skip
         start = {"seat_id": seat_id, "answered": self._receipt(seat_id, before), "done": False}
         start |= {"next": _tick(tape, 1, request.blind, secret), "run_id": row["run_id"]}
         start |= {"blind": request.blind.value, "blind_commitment": blind_commitment(secret)}
-        start |= {"tick_s": row["tick_s"], "seat_s": row["seat_s"], **ignored(request.ignored)}
+        start |= {"tick_s": row["tick_s"], "seat_s": row["seat_s"], **ignored(unread)}
         return cast("SeatStart", start)
 
-    def _within_limits(self, request: SeatRequest, pack: Pack, fixture_ids: Sequence[int]) -> SeatRequest:
-        wanted = set(fixture_ids)
-        rows = sum(fixture.rows for fixture in pack.manifest.fixtures if fixture.fixture_id in wanted)
-        if rows > _ROWS_PER_TICK * self._limits.ticks:
-            raise _too_long(self._limits.ticks)
-        tick_s, seat_s = (
-            min(getattr(request, name) or most, most)
-            for name, most in (("tick_s", self._limits.tick_s), ("seat_s", self._limits.seat_s))
-        )
-        made = request.model_copy(update={"tick_s": tick_s, "seat_s": seat_s, "pack_id": pack.pack_id})
-        made.note(request.ignored)
-        return made
-
     def _store(
-        self, owner: str, request: SeatRequest, spec: ReplaySpec, seat_id: str, secret: bytes, caps: Caps, *, ranked: bool
+        self,
+        owner: str,
+        request: SeatRequest,
+        spec: ReplaySpec,
+        seat_id: str,
+        secret: bytes,
+        ticks: int,
+        caps: Caps,
+        *,
+        ranked: bool,
     ) -> SeatRow:
         started = spec.started
         run_id, content_hash = started["run_id"], spec.pack.content_hash
@@ -204,6 +211,8 @@ class Seats:
         with self._database.write() as connection:
             log = StoredLogRows(connection, writing=True)  # before anything is counted, so that of two seats one is too many
             self._require_room(connection, owner, request.agent_id if ranked else None, caps)
+            if request.competition_id is not None:  # it may have been closed while the pack was read
+                require_open(connection, request.competition_id, now)
             index = commit(log, run_id, owner, inputs_hash(started), content_hash, now, sources=[None])
             note_seat(log, run_id, 0, head, now)
             row: SeatRow = {
@@ -216,6 +225,8 @@ class Seats:
                 "fixture_ids": list(spec.fixture_ids),
                 "ranked": ranked,
                 "request": request.model_dump(mode="json"),
+                "competition_id": request.competition_id,
+                "tape_ticks": ticks,
                 "secret": secret,
                 "commit_index": index,
                 "status": SeatStatus.PLAYING,
@@ -273,7 +284,7 @@ class Seats:
         digest = tick_digest(tick_salt(known.secret, tick), tape.view(tick, known.blind, known.secret))
         fault = None
         try:
-            tape.check(tick, decisions, known.blind, known.secret)
+            tape.check(tick, decisions, known.blind, known.secret, known.row["request"].get("max_stake"))
         except DecisionError as error:  # raised only if the tick is open: its text names what was shown by then
             fault = error
         started = self._spec(known).started if tick == tape.ticks else None
@@ -512,7 +523,3 @@ def _summary(row: SeatRow) -> SeatSummary:
 
 def _tape_key(content_hash: str, fixture_ids: Sequence[int]) -> tuple[str, str]:
     return content_hash, sha256(canonical(sorted(fixture_ids)))
-
-
-def _too_long(most: int) -> SeatTooLongError:
-    return SeatTooLongError(f"a seat may have 1 to {most:,} messages, and these fixtures have another number: name others")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import polars as pl
 
 from clvlab.agents.book import Known, known_of
-from clvlab.errors import DecisionError
+from clvlab.errors import DecisionError, SeatTooLongError
 from clvlab.law.actions import Decision
 from clvlab.law.tape import Tape
 from clvlab.log.seats import Blind, alias
@@ -19,6 +19,7 @@ from clvlab.proof.canonical import JsonObject
 _ORDER = ["ts_ms", "fixture_id", "tick_seq"]
 _HEAD = ["fixture_id", "tick_seq", "ts_ms", "in_running", "market_key", "suspended"]
 _LISTED = 10
+_ROWS_PER_TICK = 64  # before a tape is read, its messages are bounded by its rows
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,16 @@ class SeatTape:
         fixture_id, _, _, _, market_key = self.messages.row(tick - 1)[:5]
         return market_key if blind == Blind.OPEN else alias(secret, "market", fixture_id, market_key)
 
-    def check(self, tick: int, decisions: Sequence[JsonObject], blind: Blind, secret: bytes) -> None:
+    def check(
+        self, tick: int, decisions: Sequence[JsonObject], blind: Blind, secret: bytes, max_stake: int | None = None
+    ) -> None:
         """Refuse recorded decisions at a tick that could not be sealed. No later message has a part in it.
 
         Raises
         ------
         DecisionError
-            A market was not shown yet, has no such side, or is backed twice on one side; or the agent waits twice.
+            A market was not shown yet, has no such side, or is backed twice on one side; the agent waits twice, or stakes more
+            than the seat allows.
         """
         taken = set()
         for decision in decisions:
@@ -107,6 +111,8 @@ class SeatTape:
                 raise DecisionError(f"tick {tick} has two decisions {' '.join(str(one) for one in place if one)!r:.200}")
             taken.add(place)
             if decision["action"] == "BACK":
+                if max_stake is not None and decision["stake"] > max_stake:
+                    raise DecisionError(f"stake {decision['stake']} at tick {tick} is over {max_stake}, the most of its seat")
                 self._named(tick, decision, blind, secret)
 
     def opened(self, tick: int, decisions: Sequence[JsonObject], blind: Blind, secret: bytes) -> Iterator[Decision]:
@@ -134,6 +140,17 @@ class SeatTape:
             what = f"market {decision['market']!r:.200} at tick {tick} has no side"
             raise DecisionError(_not_among(what, decision["side"], sorted(sides.values())))
         return market, side
+
+
+def require_short(pack: Pack, fixture_ids: Collection[int], most: int) -> None:
+    """Refuse fixtures that must have more messages than one seat may have, before they are read."""
+    wanted = set(fixture_ids)
+    if sum(fixture.rows for fixture in pack.manifest.fixtures if fixture.fixture_id in wanted) > _ROWS_PER_TICK * most:
+        raise too_long(most)
+
+
+def too_long(most: int) -> SeatTooLongError:
+    return SeatTooLongError(f"a seat may have 1 to {most:,} messages, and these fixtures have another number: name others")
 
 
 def _not_among(what: str, name: str, known: Sequence[str]) -> str:
