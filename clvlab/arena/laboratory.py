@@ -21,7 +21,7 @@ from clvlab.arena.uploads.packs import Packs
 from clvlab.base.cache import BoundedCache
 from clvlab.bets.grades import BetRows, GradingPlan, plan_grading
 from clvlab.bets.record import BetsFormat
-from clvlab.errors import OwnerLimitError, PackError, UnknownPackError, UnknownRunError
+from clvlab.errors import NotOwnerError, OwnerLimitError, PackError, UnknownPackError, UnknownRunError
 from clvlab.packs.catalog import Catalog
 from clvlab.packs.reader import Pack
 from clvlab.proof.bundle import bundle
@@ -192,6 +192,8 @@ class PracticeLaboratory:
         return [pack for pack in self.catalog.packs() if _is_for_practice(pack)]
 
     def take_seat(self, caller: str, request: SeatRequest) -> SeatStart:
+        if request.competition_id is not None:
+            raise NotOwnerError("practice is outside of competitions: enter one at /mcp, with a token")
         if request.pack_id is not None:
             self._pack(request.pack_id)
         else:
@@ -274,5 +276,3 @@ class PracticeLaboratory:
 
 def _is_for_practice(pack: Pack) -> bool:
     return pack.provenance.startswith("synthetic-")
-
-

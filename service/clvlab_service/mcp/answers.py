@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
+from typing import NotRequired
 
 import orjson
 from pydantic import ValidationError
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from clvlab import errors
 from clvlab.api.answer import JsonObject
@@ -65,7 +65,11 @@ def invalid(error: ValidationError) -> Fault:
     """Return what is wrong with arguments, by their names; what was sent is not repeated."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     named = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in found[:_NAMED]]
-    return {"code": INVALID, "detail": _short("; ".join(named)), "remedy": "send the arguments that the tool's input schema has"}
+    return {
+        "code": INVALID,
+        "detail": _short("; ".join(named)),
+        "remedy": "send the arguments that the tool's input schema has",
+    }
 
 
 def _short(text: str) -> str:

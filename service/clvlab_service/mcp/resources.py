@@ -14,17 +14,18 @@ from clvlab.arena.reports import report_of
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import UnknownRunError
 from clvlab.report.tearsheet import tear_sheet_page
-from clvlab_service.mcp.tools import Desk, verdict_of
+from clvlab_service.mcp.tools import Desk, competition_standing, verdict_of
 
 PAGE_CHARACTERS = 16_000
 PAGE_BYTES = 12_000
 _KEPT_BYTES = 16 << 20
 _ADDRESS = re.compile(
-    r"clv://(?:(?P<packs>packs)|seats/(?P<seat>[\w-]{1,200})(?P<result>/result)?|runs/(?P<run>[\w-]{1,200})/(?P<part>report|tear-sheet|bundle))"
+    r"clv://(?:(?P<packs>packs)|competitions/(?P<competition>[\w-]{1,200})|seats/(?P<seat>[\w-]{1,200})(?P<result>/result)?|runs/(?P<run>[\w-]{1,200})/(?P<part>report|tear-sheet|bundle))"
     r"(?:/(?P<page>[1-9]\d{0,5}))?"
 )
 TEMPLATES: Mapping[str, str] = {
     "clv://packs{/page}": "All packs",
+    "clv://competitions/{competition_id}{/page}": "The whole standing of a competition",
     "clv://seats/{seat}{/page}": "A seat with its open tick, whole",
     "clv://seats/{seat}/result": "What a seat came to, with its chain opened; waits for the seal",
     "clv://runs/{run_id}/report{/page}": "All figures of a run",
@@ -78,6 +79,8 @@ class Resources:
     def _reading(self, desk: Desk, named: Mapping[str, Any]) -> tuple[str, Callable[[], _Whole]]:
         if named["packs"]:
             return "", lambda: _packs(desk)
+        if named["competition"]:
+            return "", lambda: _json(competition_standing(desk, named["competition"]))
         if named["result"]:
             return "results", lambda: self._result(desk, named["seat"])
         if named["seat"]:

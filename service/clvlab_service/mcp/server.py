@@ -47,15 +47,17 @@ def server(desk_of: Callable[[Context], Desk]) -> Server[Any]:
         tool = TOOLS.get(params.name)
         if tool is None:
             known = ", ".join(TOOLS)
-            return _refused({"code": "unknown-tool", "detail": f"no tool {params.name!r:.80}", "remedy": f"call one of {known}"})
+            return _refused(
+                {"code": "unknown-tool", "detail": f"no tool {params.name!r:.80}", "remedy": f"call one of {known}"}
+            )
         try:
             answer: JsonObject = await tool.call(desk_of(context), tool.request.model_validate(params.arguments or {}))
         except ValidationError as error:
             return _refused(invalid(error))
         except ClvlabError as error:
             return _refused(fault(error))
-        more = None if tool.more is None else tool.more.format_map(answer)
-        structure, text = fitted(answer, tool.lengthy, more)
+        more = None if tool.more is None or tool.lengthy not in answer else tool.more.format_map(answer)
+        structure, text = fitted(answer, tool.lengthy if tool.lengthy in answer else None, more)
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)], structured_content=structure)
 
     async def read(context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
@@ -106,7 +108,7 @@ def _listed(tool: Tool) -> types.Tool:
 
 
 def plain(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a JSON schema in fewer words: types and descriptions, without limits, which errors name, and without references."""
+    """Return a JSON schema in fewer words: types and descriptions, without limits (errors name them) and references."""
     definitions = definitions or schema.get("$defs", {})
     if "$ref" in schema:
         return plain(definitions[schema["$ref"].rpartition("/")[2]], definitions)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Annotated, Any, Literal, NotRequired, ParamSpec, Protocol, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import NotRequired, TypedDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import TypedDict
 
+from clvlab.api.answer import pick
 from clvlab.api.seats import SeatAnswer
 from clvlab.arena.application import Application
 from clvlab.arena.laboratory import Laboratory, Verified, smallest
@@ -66,7 +67,8 @@ class Enter(_Request):
     agent: Annotated[str, Field(max_length=200, description="Name of the agent.")]
     pack_id: Annotated[_Id | None, Field(description="By default the smallest pack.")] = None
     fixture_ids: Annotated[list[int] | Literal["all"] | None, Field(description="By default one, drawn.")] = None
-    blind: Annotated[Literal["aliased", "open"], Field(description="open hides nothing.")] = "aliased"
+    blind: Annotated[Literal["aliased", "open"] | None, Field(description="open hides nothing; by default aliased.")] = None
+    competition_id: Annotated[_Id | None, Field(description="Its rules then hold.")] = None
 
 
 class Act(SeatAction):
@@ -74,7 +76,18 @@ class Act(SeatAction):
 
 
 class Standing(_Request):
-    seat: _Seat
+    seat: Annotated[_Id | None, Field(description="Of a seat,")] = None
+    competition_id: Annotated[_Id | None, Field(description="or of a competition.")] = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Standing:
+        if (self.seat is None) == (self.competition_id is None):
+            raise ValueError("name a seat or a competition_id")
+        return self
+
+
+class ListCompetitions(_Request):
+    cursor: Annotated[str | None, Field(max_length=2000, description="Of the page before.")] = None
 
 
 class Tick(TypedDict):
@@ -102,17 +115,44 @@ class Tick(TypedDict):
     more: NotRequired[str]
 
 
-class Place(TypedDict):
-    """Where a seat stands."""
+class Entrant(TypedDict):
+    rank: int | None
+    agent_id: str
+    fixtures: int
+    mean_clv_bps: float | None
+    low: float | None
+    high: float | None
 
-    seat: str
+
+class Place(TypedDict):
+    """Where a seat stands, or who plays in a competition."""
+
     status: str
-    answered: int
-    head: str
-    run_id: str
-    open_tick: int | None
+    seat: NotRequired[str]
+    answered: NotRequired[int]
+    head: NotRequired[str]
+    run_id: NotRequired[str]
+    open_tick: NotRequired[int | None]
     cause: NotRequired[str]
     result: NotRequired[str]
+    competition_id: NotRequired[str]
+    standing: NotRequired[list[Entrant]]
+    more: NotRequired[str]
+
+
+class CompetitionFacts(TypedDict):
+    competition_id: str
+    name: str
+    pack_id: str
+    blind: str
+    status: str
+    entrants: int
+
+
+class CompetitionList(TypedDict):
+    competitions: list[CompetitionFacts]
+    cursor: str | None
+    more: NotRequired[str]
 
 
 def flat_tick(answer: SeatAnswer) -> Tick:
@@ -133,8 +173,9 @@ async def enter(desk: Desk, wanted: Enter) -> Tick:
     """Take a seat, and get its first tick. Then act at every tick until done."""
 
     def take() -> Tick:
-        pack_id = wanted.pack_id or smallest(desk.laboratory.packs(desk.caller)).pack_id
-        values = {"agent_id": wanted.agent, "pack_id": pack_id, "fixture_ids": wanted.fixture_ids, "blind": wanted.blind}
+        values = {"agent_id": wanted.agent} | wanted.model_dump(exclude={"agent"}, exclude_none=True)
+        if wanted.pack_id is None and wanted.competition_id is None:
+            values["pack_id"] = smallest(desk.laboratory.packs(desk.caller)).pack_id
         start = desk.laboratory.take_seat(desk.caller, SeatRequest.model_validate(values))
         named = {name: start[name] for name in ("run_id", "blind", "blind_commitment")}
         return cast("Tick", flat_tick(start) | named)
@@ -154,11 +195,13 @@ async def act(desk: Desk, wanted: Act) -> Tick:
 
 
 async def standing(desk: Desk, wanted: Standing) -> Place:
-    """Say how far a seat is."""
-    found = await desk.work("", desk.application.seats.seat, desk.seat_owner, wanted.seat)
+    """Say how far a seat is, or who leads a competition."""
+    if wanted.competition_id is not None:
+        return await desk.work("", competition_standing, desk, wanted.competition_id)
+    found = await desk.work("", desk.application.seats.seat, desk.seat_owner, str(wanted.seat))
     place: Place = {
-        "seat": wanted.seat,
         "status": found["status"],
+        "seat": found["seat_id"],
         "answered": found["answered"],
         "head": found["head"],
         "run_id": found["run_id"],
@@ -167,8 +210,21 @@ async def standing(desk: Desk, wanted: Standing) -> Place:
     if found["cause"] is not None:
         place["cause"] = found["cause"]
     if found["status"] in ("finished", "sealed"):
-        place["result"] = f"clv://seats/{wanted.seat}/result"
+        place["result"] = f"clv://seats/{found['seat_id']}/result"
     return place
+
+
+def competition_standing(desk: Desk, competition_id: str) -> Place:
+    found = desk.application.seat_competitions.get(competition_id)
+    ranks = [pick(Entrant, {name: _rounded(value) for name, value in one.items()}) for one in found["standing"]]
+    return {"status": found["status"], "competition_id": competition_id, "standing": ranks}
+
+
+async def list_competitions(desk: Desk, wanted: ListCompetitions) -> CompetitionList:
+    """List competitions of seats, newest first. Enter one by its competition_id."""
+    found = await desk.work("", desk.application.seat_competitions.page, wanted.cursor, _PAGE)
+    listed = [pick(CompetitionFacts, one) for one in found["competitions"]]
+    return {"competitions": listed, "cursor": found["next_cursor"]}
 
 
 # The laboratory.
@@ -381,7 +437,10 @@ TOOLS: Mapping[str, Tool] = {
     for tool in (
         Tool(enter, Enter, Tick, reads=False, repeats=False, lengthy="sides", more="clv://seats/{seat}"),
         Tool(act, Act, Tick, reads=False, repeats=True, lengthy="sides", more="clv://seats/{seat}"),
-        Tool(standing, Standing, Place, reads=True, repeats=True),
+        Tool(list_competitions, ListCompetitions, CompetitionList, reads=True, repeats=True, lengthy="competitions"),
+        Tool(
+            standing, Standing, Place, reads=True, repeats=True, lengthy="standing", more="clv://competitions/{competition_id}"
+        ),
         Tool(list_packs, ListPacks, PackList, reads=True, repeats=True, lengthy="packs", more="clv://packs"),
         Tool(backtest, Backtest, Verdict, reads=False, repeats=True),
         Tool(verify, OfRun, Checks, reads=True, repeats=True),
