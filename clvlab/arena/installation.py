@@ -63,7 +63,7 @@ EXTRAS: tuple[Extra, ...] = (
 
 
 def check_extras(*names: str) -> None:
-    """Check that extras are installed: ``notebook``, ``service``, ``arena``, ``client``, ``anchor``, ``llm``, ``remote`` or ``dask``.
+    """Check that extras are installed, such as ``notebook``, ``service`` or ``arena``.
 
     Parameters
     ----------
