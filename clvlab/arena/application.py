@@ -27,6 +27,7 @@ from clvlab.arena.deploys.job import DeployOrigin, LiveDeployOrigin
 from clvlab.arena.events import Hub
 from clvlab.arena.fixtures import FixtureFilter, FixtureTable
 from clvlab.arena.jobs import UPLOAD, JobHandler, Jobs
+from clvlab.arena.laboratory import PracticeLaboratory, PracticeLimits, StoredLaboratory
 from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
 from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
@@ -239,6 +240,7 @@ class Application:
         uploads: UploadLimits | None = None,
         live: LiveSettings | None = None,
         seats: SeatLimits | None = None,
+        practice: PracticeLimits | None = None,
         log_key: Signer | None = None,
         checkpoint_file: Path | None = None,
         witness: str | None = None,
@@ -306,6 +308,8 @@ class Application:
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live, self.jobs)
         self.seat_competitions = SeatCompetitions(database, packs, self.seats.held, clock, new_id, caps, seats or SeatLimits())
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget, caps)
+        self.laboratory = StoredLaboratory(database, packs, self.backtests, self.runs, self.seats, clock, budget)
+        self.practice = PracticeLaboratory(database, catalog, self.runs, self.seats, monotonic, practice or PracticeLimits())
         self.leaderboard = GlobalLeaderboard(database)
         self.leaderboard.bring_up_to_date()
         self.forest = Forest(self.leaderboard, self.decisions)

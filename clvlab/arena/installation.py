@@ -52,6 +52,7 @@ EXTRAS: tuple[Extra, ...] = (
         | {"jwt": "pyjwt", "fastapi_offline": "fastapi-offline", "prometheus_client": "prometheus-client"}
         | {"starlette_compress": "starlette-compress", "httpx2": "httpx2", "websockets": "websockets"},
     ),
+    Extra("arena", "the arena and the laboratory over MCP, of a service and by `clvlab mcp`", {"mcp": "mcp"}),
     Extra("client", "asking a service over HTTP, and live feeds", {"httpx2": "httpx2", "websockets": "websockets"}),
     Extra("anchor", "anchors of seals on a public chain", {name: name for name in ("cryptography", "solana", "solders")}),
     Extra("llm", "asking a model for proposals", {"httpx2": "httpx2"}),
@@ -62,7 +63,7 @@ EXTRAS: tuple[Extra, ...] = (
 
 
 def check_extras(*names: str) -> None:
-    """Check that extras are installed: ``notebook``, ``service``, ``client``, ``anchor``, ``llm``, ``remote`` or ``dask``.
+    """Check that extras are installed, such as ``notebook``, ``service`` or ``arena``.
 
     Parameters
     ----------

@@ -285,7 +285,7 @@ class GradingPlan:
 
 
 def plan_grading(bets: Any, pack: Pack, how: BetsFormat, window: Window | None = None, agent_id: str = STRATEGY) -> GradingPlan:
-    """Read bets (path of a CSV, or a frame of Polars, pandas or Arrow) and put them on the tape of a pack."""
+    """Read bets (a CSV as its path or its bytes, or a frame of Polars, pandas or Arrow) and put them on the tape of a pack."""
     window = window or Window()
     record = read_record(bets, how)
     positions = positions_of(record.rows, pack, window, read_aliases(how.team_aliases))

@@ -153,6 +153,8 @@ def _table(bets: Any) -> tuple[list[str], list[list[str]]]:
 def _content(bets: Any) -> tuple[bytes, str]:
     if is_frame(bets):
         return plain_csv(bets), "the frame"
+    if isinstance(bets, bytes):
+        return bets, "the record"
     if not isinstance(bets, str | Path):
         raise SourceError(f"bets are given as the path of a CSV file or as a frame, not as {bets!r:.80}")
     path = Path(bets)

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from clvlab.base.invocation import command
 from clvlab.cli import proof
-from clvlab.cli.arena import arena_app
+from clvlab.cli.arena import arena_app, mcp
 from clvlab.cli.bets import bets_app
 from clvlab.cli.live import capture, devfeed, live
 from clvlab.cli.log import log_app, witness
@@ -310,7 +310,7 @@ for panel, commands in {
     "Runs": (demo, runs, show, compare, sweep, live),
     "Proofs": (proof.anchor, proof.bundle, proof.push, proof.disclose, proof.verifier, proof.devchain, witness),
     "Feeds": (capture, devfeed),
-    "Service": (serve, worker, dev_token, backup, retention, rebuild_leaderboard),
+    "Service": (serve, mcp, worker, dev_token, backup, retention, rebuild_leaderboard),
     "This installation": (doctor, version),
 }.items():
     for one in commands:

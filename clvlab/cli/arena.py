@@ -16,7 +16,7 @@ from clvlab.base.invocation import command
 from clvlab.cli.options import HORIZON_S, FixturesOption, JsonOption, MarketsOption, goes_with
 from clvlab.cli.output import out, plain, print_json
 from clvlab.cli.progress import interruptible
-from clvlab.errors import ArgumentError
+from clvlab.errors import ArgumentError, MissingExtraError
 from clvlab.words import counted, mean_clv, seat_power, with_interval
 from clvlab.words import seats as seats_in_words
 
@@ -199,14 +199,18 @@ def _valid(kind: type[_Model], value: JsonObject) -> _Model:
         raise ArgumentError(f"{where}: {first['msg']}, not {first['input']!r:.80}") from error
 
 
-@contextmanager
-def _here(store: Path | None) -> Iterator[_Arena]:
+def _url_of(store: Path) -> str:
     from urllib.parse import quote
 
+    return f"sqlite:///{quote(str(store))}"
+
+
+@contextmanager
+def _here(store: Path | None) -> Iterator[_Arena]:
     from clvlab.arena.application import Application
     from clvlab.arena.seats.requests import SeatAction, SeatRequest
 
-    application = Application(None if store is None else f"sqlite:///{quote(str(store))}")
+    application = Application(None if store is None else _url_of(store))
     seats = application.seats
 
     def act(seat_id: str, tick: int, decisions: Sequence[JsonObject]) -> SeatAnswer:
@@ -223,3 +227,14 @@ def _here(store: Path | None) -> Iterator[_Arena]:
         yield _Arena(lambda request: seats.take(_OWNER, _valid(SeatRequest, request)), act, bundle, pack)
     finally:
         application.close()
+
+
+def mcp(
+    store: Annotated[Path | None, typer.Option(help="SQLite file of the store; in memory by default.")] = None,
+) -> None:
+    """Serve the tools of the arena and the laboratory to an agent on this machine, over standard input and output."""
+    try:
+        from clvlab_service.mcp.stdio import serve
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("arena", error.name) from error
+    serve(_OWNER, None if store is None else _url_of(store))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network
 
 from fastapi import Depends, FastAPI, Request
@@ -150,6 +151,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     install_error_handlers(app)
     install_docs_page(app)
+    app.state.answering = _with_mcp(app, settings)
     types = [kind for _, kind, _ in problem_kinds()]
     install_openapi(app, DeployConfig, types=sorted(set(types)), parameters=parameter_models())
     for media_type in ("application/x-ndjson", Form.ARROW):
@@ -178,6 +180,16 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
+def _with_mcp(app: FastAPI, settings: Settings) -> Callable[[], AbstractAsyncContextManager[None]]:
+    """Add the routes of the Model Context Protocol, where its SDK is installed, and return the context in which they answer."""
+    if find_spec("mcp") is None:
+        app.state.log.info("no_mcp", reason="the extra arena is not installed, so there is no /mcp")
+        return nullcontext
+    from clvlab_service.mcp.mount import install_mcp
+
+    return install_mcp(app, settings)
+
+
 def _trust(app: FastAPI, proxies: Collection[IPv4Network | IPv6Network]) -> None:
     """Trust the client address and scheme that proxies of these networks send."""
     from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # imported here: other servers work without it
@@ -194,6 +206,7 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
         "proofs": (settings.proof_workers, settings.proof_queue),
         "sheets": (1, settings.proof_queue),  # a tear sheet takes seconds, so it has its own pool
         "owner": (settings.owner_workers, settings.owner_queue),
+        "results": (settings.read_workers, settings.read_queue),
         "uploads": (settings.upload_workers, settings.upload_queue),
         "reads": (settings.read_workers, settings.read_queue),
         "streams": (_STREAM_WORKERS, 2 * settings.max_streams + _HANDSHAKES),
@@ -207,7 +220,8 @@ def _lifespan(settings: Settings, opening: Callable[[], Application]) -> Callabl
             state.feeds = Feeds(application, state.pages, state.pools["streams"], settings.stream_poll_s, state.log)
             try:
                 await state.auth.keys.start()
-                yield
+                async with state.answering():
+                    yield
             finally:
                 await state.auth.keys.stop()
 

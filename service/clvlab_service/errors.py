@@ -51,7 +51,7 @@ _READING = ("GET", "HEAD")
 _OF_FILES = ("GET",)
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "WEBSOCKET")  # all other methods share one label
 _RETRY_AFTER_S = 5
-_STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
+STORE_DETAIL = "the store did not answer as it should; what it said is in the log under the request id"
 _MAX_EXCERPT = 200
 _MAX_DETAIL = 2000
 _EXACT = 2**53
@@ -157,7 +157,7 @@ def known_problem(request: HTTPConnection, error: errors.ClvlabError) -> Respons
             logging.WARNING if refused else logging.ERROR, "request_failed", error=f"{type(error).__name__}: {error}"
         )
     # the message of a database driver may name hosts and users, so it goes to the log only
-    detail = _STORE_DETAIL if isinstance(error, errors.StoreError) else str(error)
+    detail = STORE_DETAIL if isinstance(error, errors.StoreError) else str(error)
     return problem(request, status, detail, kind=kind, headers=headers, **facts)
 
 

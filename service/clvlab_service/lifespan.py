@@ -15,6 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from clvlab.arena.application import Application, Waits
 from clvlab.arena.caps import Budget, Caps
+from clvlab.arena.laboratory import PracticeLimits
 from clvlab.arena.packs import catalog_at
 from clvlab.arena.seats.requests import SeatLimits
 from clvlab.arena.uploads.intake import UploadLimits
@@ -79,6 +80,7 @@ def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], App
             log_ticks=settings.seat_log_ticks,
             log_s=settings.seat_log_s,
         ),
+        practice=PracticeLimits(settings.practice_seats, settings.practice_client_seats),
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
         checkpoint_file=settings.checkpoint_file,
         witness=settings.log_witness,

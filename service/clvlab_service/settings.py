@@ -185,6 +185,16 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)] = Field(
         default=(), description="allowed origins, separated by commas"
     )
+    mcp_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)] = Field(
+        default=(),
+        description="hosts under which clients of `/mcp` reach this service, separated by commas; this machine by default",
+    )
+    practice_seats: int = Field(
+        default=64, ge=0, description="seats of `/mcp/practice` that still play, of all clients; beyond it 429"
+    )
+    practice_client_seats: int = Field(
+        default=8, ge=1, description="seats that one address may take at `/mcp/practice` within five minutes; beyond it 429"
+    )
     log_level: str = Field(
         default="info", pattern="^(debug|info|warning|error)$", description="`debug`, `info`, `warning` or `error`"
     )

@@ -152,8 +152,8 @@ class StoredRuns:
         anchor = anchors.anchor_of(connection, run_id) or Anchor(cluster=self.anchoring.anchorer.cluster)
         return require(runs.row(connection, run_id), run_id), anchor
 
-    def verify(self, run_id: str) -> VerifyResponse:
-        """Recompute everything from the stored bytes, and record the verdicts outside the seal. Blocks.
+    def verify(self, run_id: str, *, record: bool = True) -> VerifyResponse:
+        """Recompute everything from the stored bytes, and ``record`` the verdicts outside the seal. Blocks.
 
         A run that is not sealed has ``verified`` false and ``recompute_error:not_sealed``.
         """
@@ -165,7 +165,8 @@ class StoredRuns:
         fresh = verify(run, receipts)
         check = self.anchoring.judge(run_id, anchor, fresh.manifest_hash)
         stored = against_the_record(row, run, fresh)
-        self._note(row, stored, self.clock())
+        if record:
+            self._note(row, stored, self.clock())
         fresh = replace(stored, anchor=anchor, checks=stored.checks | {"anchor": check})
         with self.database.read() as connection:
             row = require(runs.row(connection, run_id), run_id)

@@ -233,7 +233,7 @@ class SeatAction(_Proposal):
         return self.decisions if self.action is None else [SeatDecision(**self._alone())]
 
     def _alone(self) -> JsonObject:
-        own = self.model_dump(exclude={"tick", "decisions"})
+        own = self.model_dump(include={*SeatDecision.model_fields})
         return {name: value for name, value in own.items() if value is not None}
 
     @model_validator(mode="after")

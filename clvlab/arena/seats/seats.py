@@ -102,6 +102,15 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class _Taker:
+    """Who takes a seat, within which limits, and whether its run may be on a leaderboard."""
+
+    owner: str
+    caps: Caps
+    ranked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Seat:
     """What never changes of a seat, read from its row, and a hint of what does."""
 
@@ -168,8 +177,10 @@ class Seats:
 
     # Taking a seat.
 
-    def take(self, owner: str, request: SeatRequest) -> SeatStart:
+    def take(self, owner: str, request: SeatRequest, *, caps: Caps | None = None, ranked: bool = True) -> SeatStart:
         """Take a seat, commit to its run in the log, and return its first tick.
+
+        ``caps`` replaces the limits of owners; a run that is not ``ranked`` is on no leaderboard.
 
         Raises
         ------
@@ -186,8 +197,9 @@ class Seats:
         PackTamperedError
             The pack is not the one that the competition was opened over.
         """
+        taker = _Taker(owner, caps or self._caps, ranked=ranked)
         with self._database.read() as connection:
-            self._require_room(connection, owner, None)
+            self._require_room(connection, taker, None)
             named = request.competition_id
             competition = None if named is None else require_open(connection, named, self._clock())
         if competition is not None:
@@ -196,23 +208,23 @@ class Seats:
         if request.blind is Blind.HELD_BACK:
             pack = self.held.chosen(request.pack_id)
             require_same(competition, pack)
-            return self._dealt(owner, request, pack, seat_id, secret)
+            return self._dealt(taker, request, pack, seat_id, secret)
         if request.blind is Blind.LIVE:
-            return self._followed(owner, request, seat_id, secret)
+            return self._followed(taker, request, seat_id, secret)
         bound = bind(self._catalog.seen_by(owner), request.pack_id, None, request.fixture_ids or "all")
         require_same(competition, bound.pack)
         fixture_ids = list(bound.fixtures)
         if request.fixture_ids is None:
             fixture_ids = [fixture_ids[drawn(secret, len(fixture_ids))]]
-        return self._start(owner, request, bound.pack, fixture_ids, seat_id, secret, ranked=bound.ranked)
+        return self._start(taker, request, bound.pack, fixture_ids, seat_id, secret, ranked=bound.ranked)
 
-    def _dealt(self, owner: str, request: SeatRequest, pack: Pack, seat_id: str, secret: bytes) -> SeatStart:
+    def _dealt(self, taker: _Taker, request: SeatRequest, pack: Pack, seat_id: str, secret: bytes) -> SeatStart:
         """Take a seat over a fixture of a held-back pack that the secret draws among those that no seat got."""
         left = self.held.undealt(pack)
         while left:
             fixture_ids = [left.pop(drawn(secret, len(left)))]
             try:
-                return self._start(owner, request, pack, fixture_ids, seat_id, secret, ranked=True)
+                return self._start(taker, request, pack, fixture_ids, seat_id, secret, ranked=True)
             except SeatTooLongError:
                 continue
             except HeldBackError as error:  # of two seats that drew one fixture, the second draws another
@@ -220,13 +232,13 @@ class Seats:
                     raise
         raise all_dealt(pack)
 
-    def _followed(self, owner: str, request: SeatRequest, seat_id: str, secret: bytes) -> SeatStart:
+    def _followed(self, taker: _Taker, request: SeatRequest, seat_id: str, secret: bytes) -> SeatStart:
         """Take a seat over a match on the feed, whose run is entered at once; its first tick comes with the first message."""
         fixture = self._live.fixture(next((one for one in request.fixture_ids or () if isinstance(one, int)), None))
         tick_s = min(request.tick_s or self._limits.live_s, self._limits.live_s)
         feed, made = self._live.idle_feed(), request.model_copy(update={"tick_s": tick_s, "seat_s": _LIVE_SEAT_S})
         spec = live_seat_spec(made, feed, fixture, seat_id, secret)
-        row = self._store(owner, made, spec, seat_id, secret, None, ranked=is_genuine(feed))
+        row = self._store(taker, made, spec, seat_id, secret, None, ranked=is_genuine(feed))
         return self._started(row, made, None, request.ignored)
 
     def ask(self, seat_id: str, tick: int, message: Message, received_ts_ms: int) -> list[JsonObject]:
@@ -263,7 +275,7 @@ class Seats:
                 pause_s = min(2 * pause_s, _LONGEST_S)
 
     def _start(
-        self, owner: str, request: SeatRequest, pack: Pack, fixture_ids: list[int], seat_id: str, secret: bytes, *, ranked: bool
+        self, taker: _Taker, request: SeatRequest, pack: Pack, fixture_ids: list[int], seat_id: str, secret: bytes, *, ranked: bool
     ) -> SeatStart:
         """Commit to a seat's run, and return its first tick."""
         require_short(pack, fixture_ids, self._limits.ticks)
@@ -273,7 +285,7 @@ class Seats:
         tape = self._tapes.get(key, lambda: SeatTape.of(pack, fixture_ids))
         if not 1 <= tape.ticks <= self._limits.ticks:
             raise too_long(self._limits.ticks)
-        row = self._store(owner, request, spec, seat_id, secret, tape.ticks, ranked=ranked)
+        row = self._store(taker, request, spec, seat_id, secret, tape.ticks, ranked=ranked)
         return self._started(row, request, _tick(tape, 1, request.blind, secret), unread)
 
     def _started(self, row: SeatRow, request: SeatRequest, first: SeatTick | None, unread: Iterable[str]) -> SeatStart:
@@ -289,7 +301,7 @@ class Seats:
 
     def _store(
         self,
-        owner: str,
+        taker: _Taker,
         request: SeatRequest,
         spec: ReplaySpec | LiveSpec,
         seat_id: str,
@@ -298,20 +310,20 @@ class Seats:
         *,
         ranked: bool,
     ) -> SeatRow:
-        started = spec.started
+        started, owner, ranked = spec.started, taker.owner, ranked and taker.ranked
         run_id, content_hash = started["run_id"], started["binding"]["content_hash"]
         fixture_ids = started["binding"]["fixture_ids"]
         head, now, served = first_head(header(seat_id, request.agent_id, run_id, secret)), self._clock(), self._now()
         with self._database.write() as connection:
             log = StoredLogRows(connection, writing=True)  # before anything is counted, so that of two seats one is too many
-            self._require_room(connection, owner, request.agent_id if ranked else None)
+            self._require_room(connection, taker, request.agent_id if ranked else None)
             if request.competition_id is not None:  # it may have been closed while the pack was read
                 require_open(connection, request.competition_id, now)
             dealt = spec.pack if request.blind is Blind.HELD_BACK and isinstance(spec, ReplaySpec) else None
             if dealt is not None:
                 require_free(connection, dealt, fixture_ids[0], owner, self._limits.held_fixtures)
             if isinstance(spec, LiveSpec):
-                self._caps.require_live(connection, owner)
+                taker.caps.require_live(connection, owner)
             index = commit(log, run_id, owner, inputs_hash(started), content_hash, now, sources=[None], of_seat=True)
             note_seat(log, run_id, 0, head, now)
             row: SeatRow = {
@@ -348,12 +360,12 @@ class Seats:
                 enter(connection, started, owner, now, ranked=ranked, payload=payload_of(seat_id, spec.fixture))
         return row
 
-    def _require_room(self, connection: Connection, owner: str, agent_id: str | None) -> None:
-        own = seats.playing(connection, owner)
-        self._caps.require_seat(len(own))
-        self._budget.require_room(connection, owner)
+    def _require_room(self, connection: Connection, taker: _Taker, agent_id: str | None) -> None:
+        own = seats.playing(connection, taker.owner)
+        taker.caps.require_seat(len(own))
+        self._budget.require_room(connection, taker.owner)
         if agent_id is not None:
-            self._caps.require_names(connection, owner, {*own, agent_id})
+            taker.caps.require_names(connection, taker.owner, {*own, agent_id})
 
     # Answers to ticks.
 

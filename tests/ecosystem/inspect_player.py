@@ -1,0 +1,67 @@
+"""An Inspect task: any model that Inspect knows plays a seat over MCP, and the mean CLV of the sealed run is its score.
+
+Run as a script, a model that is none enters, and backs the first side of every hundredth tick.
+"""
+
+import json
+import sys
+
+from inspect_ai import Task, task
+from inspect_ai import eval as run_eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ChatMessageTool, ModelOutput, get_model
+from inspect_ai.scorer import Score, mean, scorer
+from inspect_ai.solver import generate, use_tools
+from inspect_ai.tool import mcp_server_http, mcp_tools
+from mcp import Client
+
+ENTRANT = "inspect-mock"
+
+
+def answers(messages):
+    """The answers of the tools so far, read from their text."""
+    return [json.loads(one.text) for one in messages if isinstance(one, ChatMessageTool)]
+
+
+@scorer(metrics=[mean()])
+def mean_clv(url):
+    async def score(state, target):
+        seat = answers(state.messages)[0]["seat"]
+        async with Client(url) as client:  # the sealed result, not the model's words
+            found = json.loads((await client.read_resource(f"clv://seats/{seat}/result")).contents[0].text)
+        return Score(value=found["mean_clv_bps"] or 0, explanation=found["verdict"], metadata={"run_id": found["run_id"]})
+
+    return score
+
+
+@task
+def arena(url):
+    server = mcp_server_http(url=url, name="arena")
+    return Task(
+        dataset=[Sample(input=f"Enter as {ENTRANT}, then act at each tick until done.")],
+        solver=[use_tools(mcp_tools(server, tools=["enter", "act"])), generate()],
+        scorer=mean_clv(url),
+        message_limit=5_000,
+    )
+
+
+def decision(messages, *_):
+    """What a model that is none says."""
+    told = answers(messages)
+    if not told:
+        return ModelOutput.for_tool_call("mockllm", "enter", {"agent": ENTRANT})
+    tick = told[-1]
+    if tick["done"]:
+        return ModelOutput.from_content("mockllm", "done")
+    answer = {"seat": told[0]["seat"], "tick": tick["tick"]}
+    if tick["tick"] % 100 == 0:
+        answer |= {"action": "BACK", "side": tick["sides"][0][0]}
+    return ModelOutput.for_tool_call("mockllm", "act", answer)
+
+
+if __name__ == "__main__":
+    model = get_model("mockllm/model", custom_outputs=decision)
+    log = run_eval(arena(sys.argv[1]), model=model, display="none", log_dir="inspect_logs")[0]
+    assert log.status == "success", log.error
+    score = log.samples[0].scores["mean_clv"]
+    print(f"score {score.value}: mean CLV in bps of {score.metadata['run_id']}, over {len(log.samples[0].messages)} messages")
