@@ -22,6 +22,7 @@ from clvlab.arena.templates import parameter_models
 from clvlab.base.cache import BoundedCache
 from clvlab_service.auth import authenticator
 from clvlab_service.bodies import only_declared
+from clvlab_service.direct import DirectActs
 from clvlab_service.errors import install_error_handlers, problem_kinds
 from clvlab_service.json_lists import EventPages
 from clvlab_service.lifespan import open_application, opening_of
@@ -156,6 +157,7 @@ def create_app(settings: Settings) -> FastAPI:
     install_openapi(app, DeployConfig, types=sorted(set(types)), parameters=parameter_models())
     for media_type in ("application/x-ndjson", Form.ARROW):
         add_compress_type(media_type)
+    app.add_middleware(DirectActs)
     app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
     if settings.cors_origins:
         app.add_middleware(

@@ -48,7 +48,7 @@ class _JsonRequest(Request):
         return body
 
     async def json(self) -> Any:
-        return _parse(await super().body())
+        return parse(await super().body())
 
 
 def _refuse_other_forms(headers: Headers) -> None:
@@ -67,7 +67,7 @@ def _refuse_other_forms(headers: Headers) -> None:
         raise HTTPException(415, detail, {"Accept": "application/json"})
 
 
-def _parse(body: bytes) -> Any:
+def parse(body: bytes) -> Any:
     """Parse JSON by RFC 8259: UTF-8, without NaN; a repeated name is refused, because one of its values would be lost."""
     try:
         text = body.decode("utf-8-sig")  # section 8.1 allows ignoring a byte order mark

@@ -84,14 +84,14 @@ class Edge:
             exchange.max_bytes = self._larger.get((scope["method"], path), self._max_bytes)
             exchange.vary, exchange.both = self._vary, self._both
         started = time.perf_counter()
-        with (
-            structlog.contextvars.bound_contextvars(request_id=exchange.request_id),
-            self._metrics.in_flight.track_inprogress(),
-        ):
-            try:
-                await self._answer(exchange)
-            finally:
-                self._note(exchange, time.perf_counter() - started)
+        bound = structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        self._metrics.in_flight.inc()
+        try:
+            await self._answer(exchange)
+        finally:
+            self._note(exchange, time.perf_counter() - started)
+            self._metrics.in_flight.dec()
+            structlog.contextvars.reset_contextvars(**bound)
 
     async def _answer(self, exchange: _Exchange) -> None:
         try:
