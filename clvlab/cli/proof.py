@@ -18,6 +18,7 @@ from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, Ur
 from clvlab.cli.output import err, facts, out, plain, print_json
 from clvlab.cli.progress import interruptible
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
+from clvlab.words import counted
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from clvlab.agents.isolation.agent import IsolatedAgent
@@ -187,6 +188,37 @@ def disclose(
     with interruptible():
         text = bundles.disclose(run, seq).decode()
     sys.stdout.write(text)
+
+
+def prove(
+    run: RunArgument,
+    pack: Annotated[str, typer.Option(help="Id or folder of the run's pack, which TxLINE's messages are in.")],
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="File of the proofs; provider-proofs.jsonl in the run's folder by default.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep TxLINE's proofs of the prices of a run's scored entries and closes: from its pack, or asked of TxLINE."""
+    from clvlab.arena.runs import provider
+    from clvlab.base.files import replace_file
+    from clvlab.packs.lookup import open_pack
+
+    if out_file is None and not run.is_dir():
+        raise typer.BadParameter("a bundle is not changed: name a file", param_hint="--out")
+    target = out_file or run / provider.PROOFS_FILE
+    with interruptible(lambda: "no proof was written"), err.status("asking for proofs"):
+        lines, missing = provider.prove(run, open_pack(pack))
+        replace_file(target, lines)
+    count = lines.count(b"\n") - 1
+    if as_json:
+        print_json({"file": str(target), "proofs": count, "missing": missing})
+    else:
+        out.print(f"Wrote {counted(count, 'proof')} to {plain(str(target))}")
+        if missing:
+            out.print(f"{counted(missing, 'message')} had none yet: batches are published after some minutes; repeat it then")
+        else:
+            out.print(f"Next: {plain(command('verify', run, '--provider-proofs', target))}")
+    raise typer.Exit(1 if missing else 0)
 
 
 def verifier(
