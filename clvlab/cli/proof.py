@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clvlab.base.files import new_file
+from clvlab.base.files import file_bytes, new_file
 from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument, goes_with
 from clvlab.cli.output import err, facts, out, plain, print_json
@@ -124,12 +124,15 @@ def bundle(
     checkpoint: Annotated[Path | None, typer.Option(help="Signed checkpoint to prove under, instead of a key.")] = None,
     since: Annotated[Path | None, typer.Option(help="Earlier checkpoint to prove the newer one from.")] = None,
     checkpoint_file: CheckpointFileOption = None,
+    stamps: Annotated[
+        Path | None, typer.Option(help="File of stamps over the checkpoint, as the command 'log stamp' writes it.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put a run and its proofs into one file, which clv_verify.py reads."""
-    goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since)
+    goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since, stamps=stamps)
     with interruptible(lambda: f"the bundle in {out_file} is whole" if out_file.exists() else "no bundle was written"):
-        size = _bundled(run, out_file, log, log_key, checkpoint, since, checkpoint_file)
+        size = _bundled(run, out_file, log, log_key, checkpoint, since, checkpoint_file, stamps)
     if as_json:
         print_json({"bundle": str(out_file), "bytes": size})
         return
@@ -146,6 +149,7 @@ def _bundled(
     checkpoint: Path | None,
     since: Path | None,
     checkpoint_file: Path | None,
+    stamps: Path | None,
 ) -> int:
     from clvlab.arena.log import operations
     from clvlab.arena.runs import bundles
@@ -162,7 +166,7 @@ def _bundled(
         with operations.open_log(log) as opened:
             kept = Publication(checkpoint_file, signer.verifier) if isinstance(signer, Signer) else None
             proofs = operations.log_proofs(opened, run_folder.load(run).run_id, signer, earlier, kept)
-    content = bundles.bundle_run(run, log=proofs)
+    content = bundles.bundle_run(run, log=proofs, stamps=None if stamps is None else file_bytes(stamps))
     new_file(out_file, content)
     return len(content)
 
