@@ -51,6 +51,6 @@ async def _missing(settings: AnchorSettings, batches: Mapping[int, frozenset[byt
             data = await chain.account(address, settings.txline_program)
             lost = sum(root not in data for root in roots) if data is not None else len(roots)
             if lost:
-                what = "holds none of" if data is not None else f"is not there, or not of {settings.txline_program}, for"
+                what = "lacks" if data is not None else f"is not there, or not of {settings.txline_program}, for"
                 missing.append(f"the account {address} of day {day} {what} {lost} of {len(roots)} roots")
     return missing

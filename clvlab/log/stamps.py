@@ -214,7 +214,7 @@ def _chain(
         yield certificate
         if certificate in trusted:
             return
-        for issuer in (*trusted, *others):
+        for issuer in (one for one in (*trusted, *others) if one != certificate):
             try:
                 certificate.verify_directly_issued_by(issuer)
                 constraints = issuer.extensions.get_extension_for_class(BasicConstraints).value

@@ -15,6 +15,7 @@ from clvlab.proof.verify import Verification, verify
 from clvlab.sources.capture.feed import ProvingFeed, proving
 from clvlab.sources.providers import feed_of, feed_settings
 from clvlab.sources.txline.proofs import MAX_PROOFS_BYTES, Ask, ProvedPrices, check_proofs, proofs_of, scored_states
+from clvlab.words import counted
 
 if TYPE_CHECKING:  # imported where it is used, so that a first verification waits for nothing else
     from clvlab.anchor.settings import AnchorSettings
@@ -63,14 +64,19 @@ def _lazy(feed: ProvingFeed | None) -> Iterator[Ask]:
 def judge_prices(path: Path, verification: Verification, proofs: Path, settings: AnchorSettings | None = None) -> Check:
     """Judge a file of the provider's proofs for a verified run, up to the day's account if the settings name a node."""
     try:
-        pre_match = verification.started is not None and verification.started["window"]["end_rule"] == "pre_match"
-        states = scored_states(verification, read_stored(path)[0].events)
-        proved = check_proofs(states, file_bytes(proofs, MAX_PROOFS_BYTES), is_pre_match=pre_match)
+        proved = check_prices_of(path, verification, proofs)
     except EvidenceError as error:
         return Check(Verdict.FAIL, str(error))
     if settings is None or settings.rpc_url is None:
         return Check(Verdict.PASS, f"{proved.text}; no node was asked for the roots of its days")
     return _on_chain(proved, settings)
+
+
+def check_prices_of(path: Path, verification: Verification, proofs: Path) -> ProvedPrices:
+    """Return what a file of proofs shows of a verified run; ``EvidenceError`` if a proof does not hold or is missing."""
+    pre_match = verification.started is not None and verification.started["window"]["end_rule"] == "pre_match"
+    states = scored_states(verification, read_stored(path)[0].events)
+    return check_proofs(states, file_bytes(proofs, MAX_PROOFS_BYTES), is_pre_match=pre_match)
 
 
 def _on_chain(proved: ProvedPrices, settings: AnchorSettings) -> Check:
@@ -82,6 +88,7 @@ def _on_chain(proved: ProvedPrices, settings: AnchorSettings) -> Check:
         missing = roots_missing(settings, proved.batches)
     except AnchorUnavailableError as error:
         return Check(Verdict.PENDING, f"{proved.text}; the roots of its days can't be asked for: {error}")
+    days = counted(len(proved.batches), "day")
     if missing:
         return Check(Verdict.FAIL, f"{proved.text}; but {missing[0]}")
-    return Check(Verdict.PASS, f"{proved.text}; the accounts of {len(proved.batches):,} days on {settings.cluster!r} hold them")
+    return Check(Verdict.PASS, f"{proved.text}; the accounts of {days} on {settings.cluster!r} hold them")
