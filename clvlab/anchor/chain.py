@@ -147,6 +147,13 @@ class Chain:
             lambda answer: _read(genesis, json.loads(answer.to_json())["result"]),
         )
 
+    async def account(self, address: Pubkey, owner: str) -> bytes | None:
+        """Fetch the data of an account of a program; ``None`` if it is not there or another program's."""
+        found = await self._answered(
+            lambda: self._client.get_account_info(address, self._commitment), lambda answer: answer.value
+        )
+        return None if found is None or str(found.owner) != owner else bytes(found.data)
+
     async def memos(self, signer: str, memo: str) -> list[str]:
         """List the signatures of this signer's successful transactions with this memo, newest first, as the node reports."""
         found: list[str] = []

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import RLock, Thread
 from typing import Any
 
+from solders.account import Account
 from solders.hash import Hash
 from solders.litesvm import LiteSVM
 from solders.pubkey import Pubkey
@@ -110,6 +111,10 @@ class DevChain:
         self._svm.airdrop(Pubkey.from_string(address), lamports)
         return "1" * 64
 
+    def put_account(self, address: str, owner: str, data: bytes) -> None:
+        """Store an account, as its program would."""
+        self._svm.set_account(Pubkey.from_string(address), Account(10**9, data, Pubkey.from_string(owner)))
+
     def answer(self, method: str, params: list[Any]) -> Any:
         known: dict[str, Callable[..., Any]] = {
             "getHealth": lambda: "ok",
@@ -118,6 +123,7 @@ class DevChain:
             "getSlot": lambda *_: self.slot,
             "getBlockHeight": lambda *_: self.slot,
             "getBalance": lambda address, *_: self._at(self._svm.get_balance(Pubkey.from_string(address)) or 0),
+            "getAccountInfo": lambda address, *_: self._at(self._account(Pubkey.from_string(address))),
             "getFeeForMessage": lambda *_: self._at(_LAMPORTS_PER_SIGNATURE),
             "getLatestBlockhash": lambda *_: self._latest(),
             "getSignatureStatuses": lambda signatures, *_: self._statuses(signatures),
@@ -138,6 +144,13 @@ class DevChain:
 
     def _at(self, value: Any) -> Mapping[str, object]:
         return {"context": {"slot": self.slot}, "value": value}
+
+    def _account(self, address: Pubkey) -> Mapping[str, object] | None:
+        found = self._svm.get_account(address)
+        if found is None:
+            return None
+        data = [b64encode(bytes(found.data)).decode(), "base64"]
+        return {"data": data, "executable": False, "lamports": found.lamports, "owner": str(found.owner), "rentEpoch": 0}
 
     def _latest(self) -> Mapping[str, object]:
         latest = str(self._svm.latest_blockhash())

@@ -52,6 +52,10 @@ class AnchorSettings(BaseModel):
         description="seconds one attempt waits for the chain; the service repeats attempts until one succeeds",
     )
     timeout_s: float = Field(default=5.0, gt=0, allow_inf_nan=False, description="seconds to wait for one answer of the node")
+    txline_program: str = Field(
+        default="9ExbZjAapQww1vfcisDmrngPinHTEfpjYRWMunJgcKaA",
+        description="program whose accounts hold the roots of TxLINE's messages, day by day",
+    )
     poll_s: float = Field(default=0.5, gt=0, allow_inf_nan=False, description="seconds between two polls")
 
     @model_validator(mode="after")

@@ -308,7 +308,7 @@ def clvlab(
 for panel, commands in {
     "The main job": (backtest, verify, report),
     "Runs": (demo, runs, show, compare, sweep, live),
-    "Proofs": (proof.anchor, proof.bundle, proof.push, proof.disclose, proof.verifier, proof.devchain, witness),
+    "Proofs": (proof.anchor, proof.bundle, proof.push, proof.disclose, proof.prove, proof.verifier, proof.devchain, witness),
     "Feeds": (capture, devfeed),
     "Service": (serve, mcp, worker, dev_token, backup, retention, rebuild_leaderboard),
     "This installation": (doctor, version),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clvlab.base.files import replace_file
 from clvlab.base.invocation import command
 from clvlab.cli.options import (
     HORIZON_S,
@@ -34,7 +35,7 @@ from clvlab.cli.options import (
     window_of,
 )
 from clvlab.cli.output import err, facts, out, plain, print_json, show_leaderboard, show_next, show_pack, show_report
-from clvlab.errors import FeedError
+from clvlab.errors import FeedError, SourceError
 from clvlab.report.run_list import DEFAULT_RUNS
 from clvlab.runs.live import GRACE_S
 from clvlab.words import counted, moment, odds, percent
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
     from clvlab.runs.live.view import LiveView
     from clvlab.runs.live.watch import CaptureState
     from clvlab.runs.run import Run
+    from clvlab.sources.capture.feed import ProvingFeed
     from clvlab.sources.devfeeds.betfair import BetfairServer
     from clvlab.sources.devfeeds.faults import FaultPlan
     from clvlab.sources.devfeeds.txline import TxLineServer
@@ -259,6 +261,7 @@ def live(
     from clvlab.runs.live.request import LiveRequest
     from clvlab.runs.run_folder import LOCAL, FolderRecorder
     from clvlab.runs.spec import envelope, resolve
+    from clvlab.sources.capture.feed import proving
 
     goes_with("--log", log, owner=owner)
     goes_with("file.py:name, an agent of your own", not all(map(names_template, agent)), reads=reads, network=network)
@@ -268,7 +271,8 @@ def live(
     limited = [name if names_template(name) else isolated(name, reads=reads or [], network=network) for name in agent]
     agents = [resolve(own, params_of(param or []), window) for own in limited]
     limits = envelope(params_of(policy or []))
-    request = LiveRequest(feed_at(feed), fixture, window, limits, end_of(until), grace_s)
+    made = feed_at(feed)
+    request = LiveRequest(made, fixture, window, limits, end_of(until), grace_s)
     with operations.open_log(log, create=True) if log else nullcontext() as opened, err.status("following") as status:
         printer = _RunPrinter(status)
         try:
@@ -279,9 +283,26 @@ def live(
             left = "left as it is: the same command continues it"
             err.print(left if printer.has_started else "interrupted before the run began: nothing was written")
             raise typer.Exit(INTERRUPTED) from None
+    if proving(made, "scored", "all"):
+        _keep_proofs(done, out_folder / done.run_id, made)
     code = option_words("--agent", [name for name in agent if not names_template(name)])
     options = [*code, *limit_words(reads, network=network)] if code else []
     _show(done, out_folder / done.run_id, agent, options, as_json=as_json)
+
+
+def _keep_proofs(done: Run, folder: Path, feed: ProvingFeed) -> None:
+    """Keep the proofs of a sealed run's prices next to it; those that are not published yet are asked for later."""
+    from clvlab.arena.runs.provider import PROOFS_FILE, prove
+
+    try:
+        lines, missing = prove(folder, done.pack, feed)
+    except (FeedError, SourceError) as error:  # the run is sealed, whatever the provider proves
+        err.print(plain(f"no price is proved: {error}"))
+        return
+    replace_file(folder / PROOFS_FILE, lines)
+    if missing:
+        later = command("prove", folder, "--pack", done.pack.folder)
+        err.print(plain(f"{counted(missing, 'proof')} will be published in some minutes: {later}"))
 
 
 class _RunPrinter:

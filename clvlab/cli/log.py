@@ -78,6 +78,19 @@ def restart(
     sys.stdout.write(note)
 
 
+@log_app.command("stamp")
+def stamp(
+    checkpoint: Annotated[Path, typer.Argument(help="File of a signed checkpoint.", metavar="CHECKPOINT")],
+    tsa: Annotated[list[str], typer.Option(help="URL of a time-stamp authority (RFC 3161); may be repeated.")],
+    out_file: Annotated[Path, typer.Option("--out", help="File of stamps; further ones are added to it.")],
+) -> None:
+    """Have authorities stamp a checkpoint with their time, for the command 'bundle'."""
+    from clvlab.arena.log.stamping import add_stamps
+
+    for time_, authority in add_stamps(checkpoint.read_text(encoding="utf-8"), tsa, out_file):
+        out.print(plain(f"stamped at {time_:%Y-%m-%d %H:%M:%S} UTC by {authority}, unjudged: verify names your roots"))
+
+
 @log_app.command("show")
 def show(log: LogArgument, as_json: JsonOption = False) -> None:
     """Count runs committed to, sealed, abandoned and open, by owner."""

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clvlab.base.files import new_file
+from clvlab.base.files import file_bytes, new_file
 from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument, goes_with
 from clvlab.cli.output import err, facts, out, plain, print_json
 from clvlab.cli.progress import interruptible
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
+from clvlab.words import counted
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from clvlab.agents.isolation.agent import IsolatedAgent
@@ -123,12 +124,15 @@ def bundle(
     checkpoint: Annotated[Path | None, typer.Option(help="Signed checkpoint to prove under, instead of a key.")] = None,
     since: Annotated[Path | None, typer.Option(help="Earlier checkpoint to prove the newer one from.")] = None,
     checkpoint_file: CheckpointFileOption = None,
+    stamps: Annotated[
+        Path | None, typer.Option(help="File of stamps over the checkpoint, as the command 'log stamp' writes it.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put a run and its proofs into one file, which clv_verify.py reads."""
-    goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since)
+    goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since, stamps=stamps)
     with interruptible(lambda: f"the bundle in {out_file} is whole" if out_file.exists() else "no bundle was written"):
-        size = _bundled(run, out_file, log, log_key, checkpoint, since, checkpoint_file)
+        size = _bundled(run, out_file, log, log_key, checkpoint, since, checkpoint_file, stamps)
     if as_json:
         print_json({"bundle": str(out_file), "bytes": size})
         return
@@ -145,6 +149,7 @@ def _bundled(
     checkpoint: Path | None,
     since: Path | None,
     checkpoint_file: Path | None,
+    stamps: Path | None,
 ) -> int:
     from clvlab.arena.log import operations
     from clvlab.arena.runs import bundles
@@ -161,7 +166,7 @@ def _bundled(
         with operations.open_log(log) as opened:
             kept = Publication(checkpoint_file, signer.verifier) if isinstance(signer, Signer) else None
             proofs = operations.log_proofs(opened, run_folder.load(run).run_id, signer, earlier, kept)
-    content = bundles.bundle_run(run, log=proofs)
+    content = bundles.bundle_run(run, log=proofs, stamps=None if stamps is None else file_bytes(stamps))
     new_file(out_file, content)
     return len(content)
 
@@ -187,6 +192,37 @@ def disclose(
     with interruptible():
         text = bundles.disclose(run, seq).decode()
     sys.stdout.write(text)
+
+
+def prove(
+    run: RunArgument,
+    pack: Annotated[str, typer.Option(help="Id or folder of the run's pack, which TxLINE's messages are in.")],
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="File of the proofs; provider-proofs.jsonl in the run's folder by default.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep TxLINE's proofs of the prices of a run's scored entries and closes: from its pack, or asked of TxLINE."""
+    from clvlab.arena.runs import provider
+    from clvlab.base.files import replace_file
+    from clvlab.packs.lookup import open_pack
+
+    if out_file is None and not run.is_dir():
+        raise typer.BadParameter("a bundle is not changed: name a file", param_hint="--out")
+    target = out_file or run / provider.PROOFS_FILE
+    with interruptible(lambda: "no proof was written"), err.status("asking for proofs"):
+        lines, missing = provider.prove(run, open_pack(pack))
+        replace_file(target, lines)
+    count = lines.count(b"\n") - 1
+    if as_json:
+        print_json({"file": str(target), "proofs": count, "missing": missing})
+    else:
+        out.print(f"Wrote {counted(count, 'proof')} to {plain(str(target))}")
+        if missing:
+            out.print(f"{counted(missing, 'message')} had none yet: batches are published after some minutes; repeat it then")
+        else:
+            out.print(f"Next: {plain(command('verify', run, '--provider-proofs', target))}")
+    raise typer.Exit(1 if missing else 0)
 
 
 def verifier(

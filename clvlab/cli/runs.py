@@ -200,6 +200,12 @@ def verify(
     without_witness: Annotated[
         bool, typer.Option("--without-witness", help="Let a required log do without a trusted witness.")
     ] = False,
+    tsa_roots: Annotated[
+        Path | None, typer.Option(help="PEM file of roots of time-stamp authorities that you trust, for stamps in a bundle.")
+    ] = None,
+    provider_proofs: Annotated[
+        Path | None, typer.Option(help="The provider's proofs of the prices of one run, as the command 'prove' writes them.")
+    ] = None,
     runs_folder: RunsFolderOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
@@ -212,7 +218,8 @@ def verify(
     goes_with("--agent", agent, reads=reads, network=network)
     goes_with("--require log", {"log", "seat"} & set(required), without_witness=without_witness)
     found = [find_run(name, runs_folder) for name in run]
-    of_runs = {"second_opinion": second_opinion, "replay": replay, "pack": pack, "trust": trust}
+    of_runs = {"second_opinion": second_opinion, "replay": replay, "pack": pack, "trust": trust, "tsa_roots": tsa_roots}
+    of_runs |= {"provider_proofs": provider_proofs}
     goes_with("runs and bundles, not disclosures", not any(map(bundles.is_disclosure, found)), **of_runs)
     agents: list[IsolatedAgent] = []
     if agent:
@@ -225,12 +232,15 @@ def verify(
             return _DisclosureVerdict(bundles.judge_disclosure(path, required))
         verdict = (bundles.verify_bundle if path.is_file() else run_folder.verify_with_chain)(path, proof.anchor_settings())
         further = proof.further(path, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
+        prices = {} if provider_proofs is None else {"provider": _prices(path, verdict, provider_proofs)}
         in_seat = bundles.has_seat(path)  # it can contradict the evidence, whomever one trusts
-        if not (trust or required or in_seat):
-            return _RunVerdict(verdict, further, {}, None)
+        if not (trust or required or in_seat or tsa_roots):
+            return _RunVerdict(verdict, further, prices, None)
         views = _views(path, verdict, pack) if in_seat and (replay or pack is not None) else None
-        judged = bundles.judge_proofs(path, verdict, trust, required, without_witness=without_witness, views=views)
-        return _RunVerdict(verdict, further, *judged)
+        judged = bundles.judge_proofs(
+            path, verdict, trust, required, without_witness=without_witness, views=views, tsa_roots=tsa_roots
+        )
+        return _RunVerdict(verdict, further, judged[0] | prices, judged[1])
 
     answers = _each(found, judge, as_json=as_json)
     if as_json:
@@ -242,6 +252,12 @@ def verify(
         for path in failed:
             say(f"failed: {path}", "red")
     raise typer.Exit(1 if failed else 0)
+
+
+def _prices(path: Path, verdict: Verification, proofs: Path) -> Check:
+    from clvlab.arena.runs.provider import judge_prices
+
+    return judge_prices(path, verdict, proofs, proof.anchor_settings())
 
 
 def _views(path: Path, verdict: Verification, pack: str | None) -> TickViews | None:

@@ -15,8 +15,9 @@ import orjson
 from clvlab.errors import BundleError, ClvlabError, EvidenceError, MissingExtraError
 from clvlab.log.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.log.log import Claim
-from clvlab.log.note import Checkpoint, Keys, decode, trusted_checkpoint
+from clvlab.log.note import Checkpoint, Keys, checkpoint, decode, trusted_checkpoint
 from clvlab.log.seats import KIND, SEAT_PART, Blind, TickViews, check_chain, check_entries, check_held, read_chain
+from clvlab.log.stamps import STAMPS_PART, dated, judged
 from clvlab.log.standing import Standing
 from clvlab.proof.anchor import MEMO_PROGRAMS
 from clvlab.proof.bundle import anchor_of, run_of
@@ -70,11 +71,13 @@ def judge(
     *,
     without_witness: bool = False,
     views: TickViews | None = None,
+    tsa_roots: bytes | None = None,
 ) -> dict[str, Check]:
-    """Return the checks ``anchor``, ``log`` and ``seat`` of a bundle's parts. Only a ``required`` proof must be present.
+    """Return the checks ``anchor``, ``log``, ``seat`` and ``stamps`` of a bundle's parts. A ``required`` one must be present.
 
     ``without_witness`` accepts a required log without a trusted witness. A seat's part that contradicts the evidence fails
-    without a trusted log too; ``views`` makes its ticks again from a pack at hand.
+    without a trusted log too; ``views`` makes its ticks again from a pack at hand. Stamps count by the certificates in
+    ``tsa_roots``, in PEM.
     """
     if verification.started is None:
         return {}
@@ -101,7 +104,50 @@ def judge(
             raise
         except ClvlabError as error:
             found[name] = Check(Verdict.FAIL, str(error))
+    if STAMPS_PART in parts or tsa_roots is not None:
+        found["stamps"] = _stamps(parts, verification, tsa_roots)
     return found
+
+
+def _stamps(parts: Mapping[str, bytes], verification: Verification, roots: bytes | None) -> Check:
+    """Judge the stamps over a log's checkpoints, which need no key of the log: they date what its tree holds."""
+    if STAMPS_PART not in parts or roots is None:
+        why = "stamps are here, but you name no root" if roots is None else "no stamp is here"
+        return Check(Verdict.NOT_APPLICABLE if roots is None else Verdict.FAIL, why)
+    try:
+        log = log_part(parts)
+        commit_of(parts, log, verification)
+        texts = {"checkpoint": note_text(log["checkpoint"])}
+        newest = checkpoint(texts["checkpoint"])
+        for name in ("commit", "outcome"):
+            _prove(log[name], newest, f"the {name}")
+        sizes = {"checkpoint": newest.size}
+        if log["earlier"] is not None:
+            texts["earlier"] = note_text(log["earlier"]["checkpoint"])
+            before, proof = checkpoint(texts["earlier"]), _hashes(log["earlier"]["proof"])
+            sizes["earlier"] = before.size
+            if not check_consistency(before.size, newest.size, before.root, newest.root, proof):
+                raise BundleError("the log forked: it does not begin with its earlier entries")
+        said = [
+            f"the checkpoint of {sizes[name]:,} entries, with {_held(log, sizes[name])}, by "
+            f"{stamp.time:%Y-%m-%d %H:%M:%S} UTC: {stamp.authority}, under your root {stamp.root}"
+            for name, stamp in dated(texts, judged(parts[STAMPS_PART], roots))
+        ]
+    except MissingExtraError:
+        raise
+    except (ClvlabError, KeyError) as error:
+        return Check(Verdict.FAIL, str(error))
+    return Check(Verdict.PASS, "stamped: " + "; ".join(said))
+
+
+def _held(log: JsonObject, size: int) -> str:
+    held = [text for name, text in (("commit", "the commitment"), ("outcome", "the result")) if log[name]["index"] < size]
+    return " and ".join(held) or "neither commitment nor result"
+
+
+def note_text(note: str) -> str:
+    """Return the text that a note's signatures are over, unjudged."""
+    return note.rpartition("\n\n")[0] + "\n"
 
 
 def _anchor(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> str:

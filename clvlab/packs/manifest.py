@@ -24,10 +24,11 @@ TICKS_FILE = "ticks.parquet"
 BOOKS_FILE = "books.parquet"
 LADDERS_FILE = "ladders.parquet"
 QUALITY_FILE = "quality.json"
+PROOFS_FILE = "proofs.jsonl"
 MAX_LEAGUE = 200
 MAX_LEVELS = 100
 MAX_DESCRIPTOR_BYTES = 32 << 20  # several hundred thousand fixtures; parsed JSON takes twenty times as much memory
-DATA_FILES = (TICKS_FILE, BOOKS_FILE, LADDERS_FILE, RESULTS_FILE, QUALITY_FILE)
+DATA_FILES = (TICKS_FILE, BOOKS_FILE, LADDERS_FILE, RESULTS_FILE, QUALITY_FILE, PROOFS_FILE)
 _PROFILE = "https://datapackage.org/profiles/2.0/datapackage.json"
 _FIELDS = {
     "fixture_id": "integer", "series": "integer", "tick_seq": "integer", "ts_ms": "integer", "in_running": "boolean",
@@ -166,6 +167,7 @@ class PackManifest(_Model):
     quality_sha256: _Hash | None = None
     books_sha256: _Hash | None = None
     ladders_sha256: _Hash | None = None
+    proofs_sha256: _Hash | None = None
 
     @field_validator("fixtures")
     @classmethod
@@ -212,7 +214,9 @@ _OPTIONAL = (
     "sources", "margin_fallbacks", "kickoff", "max_close_age_s", "books", "ladders", "reading", "scheduled_ts_ms", "league",
     "season", "books_digest", "ladders_digest", "cause", "markets", "replayed",
 )  # fmt: skip
-_FILES = ("pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_sha256", "ladders_sha256")
+_FILES = (
+    "pack_id", "ticks_sha256", "results_sha256", "quality_sha256", "books_sha256", "ladders_sha256", "proofs_sha256",
+)  # fmt: skip
 
 
 def _without_defaults(own: Mapping[str, object]) -> dict[str, object]:
@@ -226,6 +230,7 @@ def pack_files(manifest: PackManifest) -> list[str]:
         LADDERS_FILE: manifest.ladders_sha256,
         RESULTS_FILE: manifest.results_sha256,
         QUALITY_FILE: manifest.quality_sha256,
+        PROOFS_FILE: manifest.proofs_sha256,
     }
     return [TICKS_FILE, *(name for name, digest in digests.items() if digest), *(f"raw/{raw.name}" for raw in manifest.raw)]
 
@@ -270,6 +275,7 @@ def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[Map
         (LADDERS_FILE, manifest.ladders_sha256, parquet, ladders),
         (RESULTS_FILE, manifest.results_sha256, parquet, results),
         (QUALITY_FILE, manifest.quality_sha256, {"format": "json", "mediatype": "application/json"}, None),
+        (PROOFS_FILE, manifest.proofs_sha256, {"format": "jsonl", "mediatype": "application/jsonl"}, None),
     ):
         if path in sizes:
             described = {"name": path.partition(".")[0], "path": path, **kind, "bytes": sizes[path], "hash": digest}
@@ -278,13 +284,13 @@ def _resources(manifest: PackManifest, sizes: Mapping[str, int]) -> Iterator[Map
 
 
 class _Resource(BaseModel):
-    path: Literal["ticks.parquet", "books.parquet", "ladders.parquet", "results.parquet", "quality.json"]
+    path: Literal["ticks.parquet", "books.parquet", "ladders.parquet", "results.parquet", "quality.json", "proofs.jsonl"]
     hash: _Hash
 
 
 class _Descriptor(BaseModel):
     name: _Name
-    resources: Annotated[list[_Resource], Field(min_length=1, max_length=5)]
+    resources: Annotated[list[_Resource], Field(min_length=1, max_length=6)]
     clvlab: dict[str, object]
 
     @field_validator("resources")

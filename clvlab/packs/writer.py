@@ -24,6 +24,7 @@ from clvlab.packs.manifest import (
     DATA_FILES,
     DESCRIPTOR,
     LADDERS_FILE,
+    PROOFS_FILE,
     QUALITY_FILE,
     TICKS_FILE,
     Fixture,
@@ -205,8 +206,9 @@ class PackWriter:
         raw: Mapping[str, Path] = MappingProxyType({}),
         results: pl.DataFrame | None = None,
         quality: Quality | None = None,
+        proofs: Path | None = None,
     ) -> PackManifest:
-        """Write the other files and put the pack in place."""
+        """Write the other files and put the pack in place; ``proofs`` are the provider's proofs of its messages."""
         if not self._written or len(self._written) < len(self._declared):
             self._add_empty()
         for file in self.files.values():
@@ -214,6 +216,8 @@ class PackWriter:
         complete = [fixture for _, fixture in sorted(self._written.items())]
         kept = [Path(shutil.copyfile(raw[name], self._raw_folder() / name)) for name in sorted(raw)]
         self._write_extras(results, quality)
+        if proofs is not None:
+            shutil.copyfile(proofs, self._unfinished / PROOFS_FILE)
         files = [name for name in DATA_FILES if (self._unfinished / name).exists()]
         hashes = {name.partition(".")[0] + "_sha256": file_sha256(self._unfinished / name) for name in files}
         written = manifest.model_copy(

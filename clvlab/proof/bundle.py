@@ -21,14 +21,17 @@ PARTS = (
     "anchor.json",
     "log.json",
     "seat.json",
+    "stamps.json",
 )
 _REQUIRED = PARTS[:4]
 _ANCHOR_SCHEMA = "clvlab-bundle-anchor/1"
 _MAX_HEADER = 1 << 20
 
 
-def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: Any = None, seat: Any = None) -> bytes:
-    """Return a bundle: a header line that lists the parts, then the parts. ``anchor``, ``log`` and ``seat`` are JSON."""
+def bundle(
+    run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: Any = None, seat: Any = None, stamps: Any = None
+) -> bytes:
+    """Return a bundle: a header line that lists the parts, then the parts. Those by name are JSON."""
     contents = {
         "context.json": canonical(context(run)),
         "manifest.json": run.manifest,
@@ -38,6 +41,7 @@ def bundle(run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: An
         "anchor.json": None if anchor is None else canonical(anchor),
         "log.json": None if log is None else canonical(log),
         "seat.json": None if seat is None else canonical(seat),
+        "stamps.json": None if stamps is None else canonical(stamps),
     }
     parts = [(name, content) for name in PARTS if (content := contents[name]) is not None]
     listed = [{"name": name, "sha256": sha256(content), "size": len(content)} for name, content in parts]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Check a sealed run with this one file, Python 3.10 or later and its standard library.
 
-    python3 clv_verify.py RUN [--trust keys.json] [--require anchor,log,seat] [--without-witness] [--json]
+    python3 clv_verify.py RUN [--trust keys.json] [--require anchor,log,seat] [--without-witness]
+        [--provider-proofs FILE] [--json]
 
 RUN is a run folder, a proof bundle (one file), or the disclosure of one decision. This file shares no code with the program
 that made them. It prints one line per check; exit status 0 when all pass, 1 when one fails, 2 when there is nothing to check.
@@ -9,7 +10,8 @@ It checks that the evidence is canonical and has the sealed hash, and that score
 bundle may hold an anchor (a memo that a key signed for a public chain) and proofs from a log that the run was committed to
 before its result. They count only by keys that you trust, and only if you require them: the maker of a bundle can leave them
 out. A required log needs a witness. The bundle of an agent that answered from elsewhere also holds its seat: a chain of all
-ticks and decisions, whose heads the log holds.
+ticks and decisions, whose heads the log holds. A file of TxLINE's proofs shows that it gave the prices of all scored entries
+and closes in batches of these roots; whether a chain holds the roots is not checked here.
 
 It can't show that no other agents were tried in silence, that the prices are the market's (clv_states.py, next to this file,
 derives them from the ticks), or, as it uses no network, that the chain still holds the memo. A whole run that is made up,
@@ -39,6 +41,7 @@ Object = dict[str, Any]
 
 PARTS = (
     "context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json", "seat.json",
+    "stamps.json",
 )  # fmt: skip
 MEMO_PROGRAMS = (
     "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo", "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
@@ -48,12 +51,12 @@ CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_durati
 LAST_OPEN_MAX_AGE_MS = 300_000
 SAFE_INTEGER = 2**53 - 1
 MAX_LEVELS = 254
-MAX_BYTES, MAX_KEYS_BYTES = 4 << 30, 1 << 20
+MAX_BYTES, MAX_KEYS_BYTES, MAX_PROOFS_BYTES = 4 << 30, 1 << 20, 256 << 20
 MAX_LINE_BYTES, MAX_STARTED_BYTES, MIN_MEAN_LINE_BYTES = 4 << 20, 32 << 20, 64
 PIECE_BYTES = 1 << 20
 MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)
 PART_LIMITS = {"context.json": MAX_LINE_BYTES, "seat.json": 64 << 20}
-PART_LIMITS |= dict.fromkeys(("manifest.json", "anchor.json", "log.json"), 1 << 20)
+PART_LIMITS |= dict.fromkeys(("manifest.json", "anchor.json", "log.json", "stamps.json"), 1 << 20)
 
 
 class BrokenError(Exception):
@@ -1243,6 +1246,111 @@ def _derived(secret: bytes, message: bytes) -> str:
     return hashlib.sha256(outer + hashlib.sha256(inner + message).digest()).hexdigest()
 
 
+# Prices proved by their provider, TxLINE: a leaf is the SHA-256 of a message in Borsh, a node that of its two children.
+
+PROVIDER_HEADER = b'{"provider":"txline","schema":"clvlab-provider-proofs/1"}'
+STABLE_PRICE, MAX_PATH = "TXLineStablePriceDemargined", 64
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+
+
+def _number(value: int, size: int) -> bytes:
+    return value.to_bytes(size, "little", signed=True)
+
+
+def _string(text: str) -> bytes:
+    return _number(len(text.encode()), 4) + text.encode()
+
+
+def _maybe(text: str | None) -> bytes:
+    return b"\0" if text is None else b"\1" + _string(text)
+
+
+def message_leaf(odds: Object) -> bytes:
+    """Return the leaf of a message; its probabilities, ``Pct``, are not in it."""
+    names, prices = odds["PriceNames"], odds["Prices"]
+    head = _number(odds["FixtureId"], 8) + _string(odds["MessageId"]) + _number(odds["Ts"], 8) + _string(odds["Bookmaker"])
+    kind = _number(odds["BookmakerId"], 4) + _string(odds["SuperOddsType"]) + _maybe(odds["GameState"])
+    market = _number(odds["InRunning"], 1) + _maybe(odds["MarketParameters"]) + _maybe(odds["MarketPeriod"])
+    quotes = [_number(len(names), 4), *map(_string, names), _number(len(prices), 4), *(_number(price, 4) for price in prices)]
+    return hashlib.sha256(head + kind + market + b"".join(quotes)).digest()
+
+
+def provider_states(run: Run) -> dict[Tick, tuple[str, Any, str]]:
+    """Return of each scored entry and its close the market, the state and a name, by the message that gave it."""
+    found: dict[Tick, tuple[str, Any, str]] = {}  # a scored entry has both states
+    for (seq, decision), line in zip(run.evidence.decisions, run.scores, strict=True):
+        if json.loads(line)["reason"] == "scored":
+            fixture, market = decision["fixture_id"], decision["action"]["market_key"]
+            closing = run.evidence.closes[fixture, market]["closing"]
+            states: list[tuple[Any, str]] = [
+                (decision["market_state"], f"the entry of seq {seq}"), (closing, f"the close of {market!a}"),
+            ]  # fmt: skip
+            for state, name in states:
+                found.setdefault((fixture, state["tick_seq"]), (market, state, name))
+    return found
+
+
+def check_prices(run: Run, lines: bytes) -> str:
+    """Require a provider's proof of every price that scores rest on; return what the proofs show."""
+    head, *rest = lines.split(b"\n")
+    require(head == PROVIDER_HEADER, "no proofs of clvlab-provider-proofs/1")
+    states, proved, roots, moved_ms = provider_states(run), dict[Tick, bool](), set[bytes](), 0
+    pre_match = run.evidence.started["window"]["end_rule"] == "pre_match"
+    for number, line in enumerate(rest, 2):
+        try:
+            own: Any = json.loads(line) if line else {"fixture_id": None, "tick_seq": None}
+            tick = own["fixture_id"], own["tick_seq"]
+            if tick in states:
+                market, state, name = states[tick]
+                where = f"line {number} of the proofs, {name} (fixture {tick[0]}, tick {tick[1]})"
+                proved[tick] = _check_price(own, market, state, where, pre_match=pre_match)
+                roots.add(bytes(own["proof"]["summary"]["oddsSubTreeRoot"]))
+                moved_ms = max(moved_ms, state["ts_ms"] - own["proof"]["odds"]["Ts"])
+        except UNREADABLE as error:
+            raise BrokenError(f"line {number} of the proofs can't be read: {error!r}") from error
+    missing = [states[tick][2] for tick in states if tick not in proved]
+    require(not missing, f"{len(missing)} of {len(states)} messages have no proof, first that of {(missing or [''])[0]}")
+    count, whole = sum(proved.values()), len(states)
+    rest_of = f"; of {whole - count:,} the price is proved, the probability not" if count < whole else ""
+    moved = f"; sealed times are up to {moved_ms:,} ms later than the provider's" if moved_ms else ""
+    return (
+        f"TxLINE's proofs of the {whole:,} messages of scored entries and closes lead to {len(roots):,} roots of its batches; "
+        f"of {count:,} the probability follows from the price{rest_of}{moved}; no chain was asked for the roots"
+    )
+
+
+def _check_price(own: Object, market: str, state: Object, where: str, *, pre_match: bool) -> bool:
+    """Require one proof to be of a state's prices; return whether its probabilities follow from them."""
+    odds, summary, path = own["proof"]["odds"], own["proof"]["summary"], own["proof"]["subTreeProof"]
+    value, times = message_leaf(odds), summary["updateStats"]
+    require(own["leaf"] == value.hex(), f"{where}: its message has the leaf {value.hex()}, not {own['leaf']!a:.80}")
+    require(len(path) <= MAX_PATH and all(len(bytes(step["hash"])) == 32 for step in path), f"{where}: no path of hashes")
+    for step in path:
+        pair = value + bytes(step["hash"]) if step["isRightSibling"] is True else bytes(step["hash"]) + value
+        value = hashlib.sha256(pair).digest()
+    quotes = dict(zip(odds["PriceNames"], odds["Prices"], strict=True))
+    sealed = {side["side"]: side["odds_milli"] for side in state["sides"]}
+    rules = {
+        "leaf and siblings lead to oddsSubTreeRoot": value == bytes(summary["oddsSubTreeRoot"]),
+        "it is of TxLINE's stable price": odds["Bookmaker"] == STABLE_PRICE,
+        "it is of this fixture": odds["FixtureId"] == own["fixture_id"] == summary["fixtureId"],
+        "it is of this market":
+            market == f"{odds['SuperOddsType']}|{odds['MarketPeriod'] or ''}|{odds['MarketParameters'] or ''}",
+        "its prices are the sealed ones": quotes == sealed and len(odds["PriceNames"]) == len(sealed),
+        "it lies inside its batch": times["minTimestamp"] <= odds["Ts"] <= times["maxTimestamp"],
+        "it is not later than the sealed time": odds["Ts"] <= state["ts_ms"],
+        "it did not come in play": not (pre_match and odds["InRunning"]),
+    }  # fmt: skip
+    require_all(rules, where)
+    return all(side["prob_bps"] == implied_bps(side["odds_milli"]) for side in state["sides"])
+
+
+def implied_bps(price: int) -> int:
+    """Return 100 / odds in hundredths of a percent, rounded half up to thousandths first, as TxLINE's ``Pct``."""
+    thousandths = (2 * 10**8 + price) // (2 * price)
+    return (thousandths + 5) // 10
+
+
 def standing_text(at: Object, claim: dict[str, int] | None) -> str:
     """Return what a log proves of a run, and what log and bundle only state."""
     proved = (
@@ -1337,7 +1445,10 @@ def taken_apart(bundle: bytes) -> dict[str, bytes]:
     return parts
 
 
-def verify(path: Path, trust: Object | None = None, required: Sequence[str] = (), *, without_witness: bool = False) -> Object:
+def verify(
+    path: Path, trust: Object | None = None, required: Sequence[str] = (), *, without_witness: bool = False,
+    provider_proofs: bytes | None = None,
+) -> Object:  # fmt: skip
     """Check a run folder or bundle; return its hashes, the fault of each check or ``None``, and proofs that do not count."""
     without: dict[str, str] = {}
     result: Object = UNREAD | {"verified": False, "without": without}
@@ -1367,10 +1478,18 @@ def verify(path: Path, trust: Object | None = None, required: Sequence[str] = ()
             chosen |= {name: PROOFS[name]}
         else:
             without[name] = "the proof is here, but you trust no key for it" if here else "the proof is not here"
+    if "stamps.json" in parts:
+        without["stamps"] = "stamps are here, and this file does not check them: clvlab verify --tsa-roots does"
     if "seat" in without and "seat.json" in parts and (wrong := fault(check_statements, run)):  # a contradiction needs no key
         without["seat"], required = wrong, [*required, "seat"]
     checks = {name: fault(check, run) for name, (check, _, _) in chosen.items()}
     checks |= {name: without.pop(name) for name in required if name in without}
+    if provider_proofs is not None:
+        result["provider"] = None
+        try:
+            result["provider"], checks["provider"] = check_prices(run, provider_proofs), None
+        except BrokenError as error:
+            checks["provider"] = str(error)
     result |= {"recomputed_evidence_hash": manifest["evidence_hash"], "manifest_hash": run.manifest_hash, "log": run.standing}
     result["bundle_states_unsigned"] = run.unsigned
     return result | {"verified": checks["evidence_integrity"] is None, "checks": checks}
@@ -1465,6 +1584,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trust", type=Path, metavar="keys.json", help="keys of chains, logs and witnesses that you trust")
     parser.add_argument("--require", default="", metavar="anchor,log,seat", help="proofs without which the run fails")
     parser.add_argument("--without-witness", action="store_true", help="let a required log do without a trusted witness")
+    parser.add_argument("--provider-proofs", type=Path, metavar="FILE", help="the provider's proofs of the prices of a run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     required = [name for name in options.require.split(",") if name]
@@ -1473,16 +1593,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not set(required) <= PROOFS.keys() or not options.run.exists():
             raise InputError(f"nothing at {options.run}, or --require names none of {', '.join(PROOFS)}: {options.require!r}")
         trust = read_trust(options.trust) if options.trust else None
+        prices = read_file(options.provider_proofs, MAX_PROOFS_BYTES) if options.provider_proofs else None
         if not options.run.is_dir() and read_file(options.run, most=12).startswith((b'{"close":', b'{"decision":')):
+            if prices is not None:
+                raise InputError("--provider-proofs goes with runs and bundles, not disclosures")
             result = verify_disclosure(options.run, required)
         else:
-            result = verify(options.run, trust, required, without_witness=options.without_witness)
+            witnessed = {"without_witness": options.without_witness, "provider_proofs": prices}
+            result = verify(options.run, trust, required, **witnessed)
     except (InputError, OSError, MemoryError) as error:
         sys.stderr.write(f"{printable(error) or 'there is not enough memory'}\n")
         return 2
     finally:
         gc.enable()
     passed = {name: good for name, (_, good, _) in (CHECKS | {"bundle": BUNDLED} | PROOFS).items()} | {"disclosed": DISCLOSED}
+    passed["provider"] = result.get("provider") or ""
     if result["log"]:
         passed["log"] = standing_text(result["log"], result["bundle_states_unsigned"])
     verdicts = {name: ("fail", wrong) if wrong else ("pass", passed[name]) for name, wrong in result["checks"].items()}

@@ -20,6 +20,7 @@ PART_LIMITS = {
     "anchor.json": 1 << 20,
     "log.json": 1 << 20,
     "seat.json": 64 << 20,
+    "stamps.json": 1 << 20,
 }
 
 

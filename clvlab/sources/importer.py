@@ -156,8 +156,9 @@ def import_files(
     folder: Path,
     options: Options | None = None,
     left: tuple[RefusedRows, ...] = (),
+    proofs: Path | None = None,
 ) -> tuple[PackManifest, Quality]:
-    """Make a pack of files by name, as ``import_source`` does, and return it with its quality."""
+    """Make a pack of files by name, as ``import_source`` does, and return it with its quality; ``proofs`` is a layer of it."""
     pack_id = pack_id_of(folder)
     if folder.exists() or folder.is_symlink():
         raise PackFormatError(f"{str(folder)!r} exists; a pack is never overwritten: name another folder")
@@ -202,7 +203,7 @@ def import_files(
             if options.ladders and LADDERS_FILE not in writer.files:
                 some = ", ".join(sorted(files)[:5])
                 raise SourceError(f"no offer with a size is in {some}: a file without depth has no ladders, leave ladders out")
-            written = writer.finish(manifest, files if result.keep_raw else {}, result.results, report)
+            written = writer.finish(manifest, files if result.keep_raw else {}, result.results, report, proofs)
     return written, report
 
 
@@ -268,8 +269,12 @@ def _unread_files(paths: Sequence[Path], read: Iterable[Path]) -> tuple[RefusedR
 # A pack of a capture keeps the segments, so that anyone can make its ticks from them again.
 
 
-def pack_capture(segments: Sequence[Path], folder: Path, options: Options | None = None) -> PackManifest:
+def pack_capture(
+    segments: Sequence[Path], folder: Path, options: Options | None = None, proofs: Path | None = None
+) -> PackManifest:
     """Make a pack of an ended capture's segments in ``folder``, whose name becomes the pack id.
+
+    ``proofs`` has the provider's proofs of its messages, if it gave any.
 
     Raises
     ------
@@ -284,7 +289,7 @@ def pack_capture(segments: Sequence[Path], folder: Path, options: Options | None
         raise SourceError(f"no segment of a capture for {str(folder)!r}")
     if header.feed not in SOURCES:
         raise SourceError(f"captures of {header.feed!r} can't be read: they are of one of {', '.join(SOURCES)}")
-    return import_files(files, SOURCES[header.feed].normalise, folder, options)[0]
+    return import_files(files, SOURCES[header.feed].normalise, folder, options, proofs=proofs)[0]
 
 
 _OURS = ("reading_rule", "chunk_rows")

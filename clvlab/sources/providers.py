@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -99,6 +99,9 @@ class FeedSettings(BaseSettings):
     txline_url: str | None = Field(default=None, description="URL of the provider")
     txline_jwt: SecretStr | None = Field(default=None, description="token of the session")
     txline_api_token: SecretStr | None = Field(default=None, description="token of the subscribed bundle")
+    txline_proofs: Literal["none", "scored", "all"] | None = Field(
+        default=None, description="proofs to keep: `none` (the default), `scored` of a live run, or `all` of a capture"
+    )
 
     replay_pack: str = Field(default="starter", description="name or folder of the pack to play")
     replay_speed: float | None = Field(default=None, gt=0, description="speed-up; default 1")

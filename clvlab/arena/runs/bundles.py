@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,15 +39,34 @@ def part_of(whole: Run, agent_id: str | None, how: str = "") -> Run:
     return whole if len(own) == 1 else whole.part(named)
 
 
-def bundle_run(path: Path, *, log: dict[str, Any] | None = None) -> bytes:
+def bundle_run(path: Path, *, log: dict[str, Any] | None = None, stamps: bytes | None = None) -> bytes:
     """Return one file with everything about a run folder: evidence, scores, manifest, receipts, anchor, log proofs.
 
-    ``log`` has the proofs of the run's entries; it is required if the manifest names a commitment.
+    ``log`` has the proofs of the run's entries; it is required if the manifest names a commitment. Of a file of ``stamps``,
+    those over the checkpoints of the proofs are kept.
     """
     run = read_run(path)
     if run.commit_index is not None and log is None:
         raise BundleError(f"run {run.run_id} was committed to in a log: name the log, to prove it")
-    return bundle(run, read_receipts(path), anchor=anchor_part(record_of(path, run.run_id)), log=log)
+    return bundle(
+        run, read_receipts(path), anchor=anchor_part(record_of(path, run.run_id)), log=log, stamps=_own_stamps(log, stamps)
+    )
+
+
+def _own_stamps(log: dict[str, Any] | None, stamps: bytes | None) -> dict[str, Any] | None:
+    """Return the part of the stamps over the checkpoints of log proofs; ``BundleError`` if there is none."""
+    if stamps is None:
+        return None
+    from clvlab.log.bundles import note_text
+    from clvlab.log.stamps import imprint, part_of, read_part
+
+    notes = [] if log is None else [log["checkpoint"], *([log["earlier"]["checkpoint"]] if log["earlier"] else [])]
+    digests = {hashlib.sha256(note_text(note).encode()).digest() for note in notes}
+    found, certificates = read_part(stamps)
+    own = [one for one in found if imprint(one) in digests]
+    if not own:
+        raise BundleError("no stamp is over a checkpoint of the bundle: name the stamped one with --checkpoint or --since")
+    return part_of(own, certificates)
 
 
 def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
@@ -83,19 +103,23 @@ def judge_proofs(
     *,
     without_witness: bool = False,
     views: TickViews | None = None,
+    tsa_roots: Path | None = None,
 ) -> tuple[dict[str, Check], LogCommitment | None]:
     """Judge the anchor, log and seat proofs of a verified run offline, by the reader's keys.
 
     Without the file ``trust`` no key is trusted. ``required`` names proofs without which the run fails. ``without_witness``
-    accepts a required log without a trusted witness. ``views`` makes the ticks of a seat again. Returns the
-    checks, and block ``log`` of the proof card, if the log
+    accepts a required log without a trusted witness. ``views`` makes the ticks of a seat again. Stamps count by the
+    certificates in the file ``tsa_roots``. Returns the checks, and block ``log`` of the proof card, if the log
     proofs hold.
     """
     from clvlab.log.bundles import judge, standing_in
 
     whom = read_trust(trust)
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
-    checks = judge(parts, verification, whom, _known_proofs(required), without_witness=without_witness, views=views)
+    roots = None if tsa_roots is None else file_bytes(tsa_roots, MAX_KEYS_BYTES)
+    checks = judge(
+        parts, verification, whom, _known_proofs(required), without_witness=without_witness, views=views, tsa_roots=roots
+    )
     holds = "log" in checks and checks["log"].verdict == Verdict.PASS
     return checks, standing_in(parts, verification, whom)[0].commitment() if holds else None
 

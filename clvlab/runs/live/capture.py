@@ -24,7 +24,7 @@ from clvlab.packs.manifest import pack_id_of
 from clvlab.packs.reader import Pack
 from clvlab.packs.verification import verify_pack
 from clvlab.runs.live.watch import CaptureState, Monitor
-from clvlab.sources.capture.feed import Feed, Stop
+from clvlab.sources.capture.feed import Feed, Stop, proving
 from clvlab.sources.capture.recorder import CaptureRecorder
 from clvlab.sources.capture.records import Header
 from clvlab.sources.importer import pack_capture
@@ -61,6 +61,7 @@ class LogWriter:
 
 
 _REPORT_S = 0.5
+_PROOFS = ".proofs.jsonl"  # next to the segments, until the pack has them
 _PATIENCE_S = 2.0  # time for another process that is making the pack now
 
 Clock = Callable[[], int]
@@ -115,6 +116,7 @@ def capture(
             why = "its end had come before it began" if is_late else feed.health.error or "the feed was silent"
             raise SourceError(f"nothing came from {feed.name}, and nothing is kept: {why}")
         segments.end()
+        _keep_proofs(feed, segments.paths(), folder)
         return _packed(segments.paths(), out, folder, Options(ladders=ladders))  # the folder is still locked against writers
     except FeedError as error:
         if segments.last_ms is None:
@@ -149,9 +151,24 @@ def _record(
     on_state(replace(watch.state, is_over=capturing.segments.last_ms is not None))
 
 
+def _keep_proofs(feed: Feed, paths: Sequence[Path], folder: Path) -> None:
+    """Ask for the proofs of all captured messages, if the feed is set so, and keep them next to the segments."""
+    if not proving(feed, "all"):
+        return
+    from clvlab.sources.txline.proofs import keep_proofs, texts_of
+
+    with feed.proving() as ask:
+        known, missing = keep_proofs(texts_of(paths), ask, folder / _PROOFS)
+    if missing:
+        logger.warning(
+            "%d of %d messages have no proof yet: 'clvlab prove' asks for those of a run later", missing, known + missing
+        )
+
+
 def _packed(paths: Sequence[Path], out: Path, folder: Path, options: Options) -> Pack:
+    proofs = folder / _PROOFS
     try:
-        pack_capture(paths, out, options)
+        pack_capture(paths, out, options, proofs if proofs.exists() else None)
     except SourceError as error:
         raise SourceError(f"{error}; the segments stay in {str(folder)!r}") from error
     pack = verify_pack(out)
@@ -166,7 +183,7 @@ def _packed_before(out: Path, folder: Path) -> Pack:
     with lock(folder, patience_s=_PATIENCE_S):
         pack = verify_pack(out)
         kept = {raw.name: raw.digest for raw in pack.manifest.raw}
-        left = {path: file_sha256(path) for path in folder.iterdir() if path.is_file()}
+        left = {path: file_sha256(path) for path in folder.iterdir() if path.is_file() and path.name != _PROOFS}
         if not {path.name: digest for path, digest in left.items()}.items() <= kept.items():
             raise PackFormatError(f"{str(out)!r} exists, but was not made from {str(folder)!r}: move one of them away")
         _removed(list(left), folder)
@@ -174,8 +191,8 @@ def _packed_before(out: Path, folder: Path) -> Pack:
 
 
 def _removed(segments: Sequence[Path], folder: Path) -> None:
-    for path in segments:
-        path.unlink()
+    for path in (*segments, folder / _PROOFS):
+        path.unlink(missing_ok=True)
     if not any(folder.iterdir()):
         folder.rmdir()
 

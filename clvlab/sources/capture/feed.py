@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from clvlab.packs.manifest import Fixture
 from clvlab.sources.clock import SKEW_S
@@ -211,3 +212,18 @@ class Feed(Protocol):
             Trying again can't help: a wrong key, no quota left, or an unknown fixture.
         """
         ...
+
+
+class ProvingFeed(Feed, Protocol):
+    """A feed whose provider proves its messages; ``proofs`` says whose are kept: ``none``, ``scored`` or ``all``."""
+
+    proofs: str
+
+    def proving(self) -> AbstractContextManager[Callable[[str, int], bytes | None]]:
+        """Give a function that asks for the proof of a message by id and time; it returns ``None`` while there is none."""
+        ...
+
+
+def proving(feed: Feed, *which: str) -> TypeGuard[ProvingFeed]:
+    """Return whether a feed keeps the proofs of these messages."""
+    return getattr(feed, "proofs", None) in which

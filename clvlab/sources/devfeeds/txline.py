@@ -1,11 +1,13 @@
-"""TxLINE on this machine: the stream with its marks, and the blocks of five minutes."""
+"""TxLINE on this machine: the stream with its marks, the blocks of five minutes, and the proofs of their messages."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
 
 import orjson
 
@@ -15,6 +17,7 @@ from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
 from clvlab.sources.capture.replay import announced_fixtures, messages_of
 from clvlab.sources.devfeeds.faults import REFUSALS, FaultPlan, FeedFault, HttpRequest, HttpServer
+from clvlab.sources.txline.proofs import leaf_hash, summary_hash
 
 # A server's script: its messages are published one after the other at their times, even without a listener.
 
@@ -157,7 +160,24 @@ class TxLineServer(HttpServer):
             return request.reply(200, orjson.dumps([_fixture_message(fixture) for fixture in self._fixtures.values()]))
         if parts[:3] == ["api", "odds", "updates"] and len(parts) == 6 and all(part.isdecimal() for part in parts[3:]):
             return self._block(request, *map(int, parts[3:]))
+        if parts == ["api", "odds", "validation"]:
+            proof = self._proof(request.query.get("messageId"))
+            return (
+                request.reply(404, b'{"message": "no proof yet"}') if proof is None else request.reply(200, orjson.dumps(proof))
+            )
         return request.reply(404, b'{"message": "no such path"}')
+
+    def _proof(self, message_id: str | None) -> dict[str, Any] | None:
+        """Return the proof of a message once its batch is over: a later message was published, or none will be."""
+        raws = [raw for text in list(self.script.published) if (raw := _raw(text)) is not None]
+        own = next((raw for raw in raws if raw["MessageId"] == message_id), None)
+        if own is None or not (self.script.ended.is_set() or raws[-1]["Ts"] // _BLOCK_MS > own["Ts"] // _BLOCK_MS):
+            return None
+        batch: dict[int, list[dict[str, Any]]] = {}
+        for raw in raws:
+            if raw["Ts"] // _BLOCK_MS == own["Ts"] // _BLOCK_MS:
+                batch.setdefault(raw["FixtureId"], []).append(raw)
+        return proof_in(batch, own)
 
     def _block(self, request: HttpRequest, day: int, hour: int, block: int) -> None:
         """Answer with the messages of five minutes; a malformed one has no time and is in no block."""
@@ -233,6 +253,50 @@ def _number(text: bytes, key: str) -> int | None:
         return int(orjson.loads(text)[key])
     except (ValueError, KeyError, TypeError):  # the plan made it malformed
         return None
+
+
+def _raw(text: bytes) -> dict[str, Any] | None:
+    try:
+        raw: dict[str, Any] = orjson.loads(text)
+    except orjson.JSONDecodeError:  # the plan made it malformed
+        return None
+    return raw
+
+
+def proof_in(batch: Mapping[int, Sequence[dict[str, Any]]], own: dict[str, Any]) -> dict[str, Any]:
+    """Return the proof of a message in a batch of messages by fixture, in the shape of TxLINE's."""
+    summaries = [
+        {
+            "fixtureId": number,
+            "updateStats": {
+                "updateCount": len(raws),
+                "minTimestamp": min(raw["Ts"] for raw in raws),
+                "maxTimestamp": max(raw["Ts"] for raw in raws),
+            },
+            "oddsSubTreeRoot": list(_path([leaf_hash(raw) for raw in raws], 0)[0]),
+        }
+        for number, raws in sorted(batch.items())
+    ]
+    raws = batch[own["FixtureId"]]
+    at = [summary["fixtureId"] for summary in summaries].index(own["FixtureId"])
+    _, sub_path = _path([leaf_hash(raw) for raw in raws], [raw["MessageId"] for raw in raws].index(own["MessageId"]))
+    _, main_path = _path([summary_hash(summary) for summary in summaries], at)
+    odds = {key: value for key, value in own.items() if key != "Pct"}
+    return {"odds": odds, "summary": summaries[at], "subTreeProof": sub_path, "mainTreeProof": main_path}
+
+
+def _path(level: Sequence[bytes], at: int) -> tuple[bytes, list[dict[str, Any]]]:
+    """Return the root over leaves, and the path to it of the leaf ``at``; an odd node rises unchanged."""
+    path = []
+    while len(level) > 1:
+        sibling = at ^ 1
+        if sibling < len(level):
+            path.append({"hash": list(level[sibling]), "isRightSibling": sibling > at})
+        level = [
+            sha256(b"".join(level[n : n + 2])).digest() if n + 1 < len(level) else level[n] for n in range(0, len(level), 2)
+        ]
+        at //= 2
+    return level[0], path
 
 
 def _ahead(text: bytes, seconds: float) -> bytes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from time import sleep
 
 import httpx2
+import orjson
 
 from clvlab.errors import FeedError
 from clvlab.law.schema import SAFE_INTEGER
@@ -302,7 +303,9 @@ URL = "https://txline.txodds.com"
 STREAM_PATH = "/api/odds/stream"
 BLOCK_PATH = "/api/odds/updates/{day}/{hour}/{block}"
 FIXTURES_PATH = "/api/fixtures/snapshot"
+PROOF_PATH = "/api/odds/validation"
 _RENEWALS = 3
+_NO_PROOF_YET = (404, 409, 425)
 
 
 class _Silent(Exception):  # noqa: N818 - no error: the feed connects again
@@ -316,7 +319,9 @@ class TxLineFeed:
     ----------
     jwt
         Session token, or a function that returns a new one; it is called at the start and after each refusal.
-    url, stream_path, block_path, fixtures_path
+    proofs
+        Whose messages' proofs are kept: of ``none``, of ``scored`` entries and closes of live runs, or of ``all`` of a capture.
+    url, stream_path, block_path, fixtures_path, proof_path
         Provider's addresses. Without a path of fixtures, the current block gives the fixtures, without names and kickoffs.
     patience_s, data_patience_s
         Longest time without a byte, and without a message, before the feed connects again.
@@ -338,10 +343,12 @@ class TxLineFeed:
         *,
         jwt: str | Callable[[], str],
         api_token: str,
+        proofs: str = "none",
         url: str = URL,
         stream_path: str = STREAM_PATH,
         block_path: str = BLOCK_PATH,
         fixtures_path: str = FIXTURES_PATH,
+        proof_path: str = PROOF_PATH,
         patience_s: float = 45.0,
         data_patience_s: float = 900.0,
         timeout_s: float = 10.0,
@@ -352,7 +359,9 @@ class TxLineFeed:
         self._jwt = jwt if callable(jwt) else secret(jwt, "CLVLAB_TXLINE_JWT")
         self._token: str | None = None
         self._api_token = secret(api_token, "CLVLAB_TXLINE_API_TOKEN")
+        self.proofs = proofs
         self._stream_path, self._block_path, self._fixtures_path = stream_path, block_path, fixtures_path
+        self._proof_path = proof_path
         self._patience_s, self._data_patience_s, self._timeout_s = patience_s, data_patience_s, timeout_s
         self._waits = (first_wait_s, most_wait_s)
         self.provenance = provenance_at(self.name, self._url)
@@ -365,10 +374,7 @@ class TxLineFeed:
         )
         with self._client() as client:
             try:
-                response = client.get(path)
-                if response.status_code == httpx2.codes.UNAUTHORIZED and callable(self._jwt):
-                    self._token = None
-                    response = client.get(path)
+                response = self._get(client, path)
                 self._check(response)
                 found = {fixture.fixture_id: fixture for fixture in map(fixture_of, elements(response.content.decode()))}
             except (httpx2.HTTPError, RefusedAnswer, ValueError, KeyError, TypeError) as error:
@@ -376,6 +382,38 @@ class TxLineFeed:
                     f"TxLINE can't be asked for fixtures, see CLVLAB_TXLINE_URL and _JWT: {error_text(error)}"
                 ) from None
         return sorted(found.values(), key=lambda one: (one.kickoff_ts_ms or 0, one.fixture_id))
+
+    def _get(self, client: httpx2.Client, path: str, params: dict[str, str | int] | None = None) -> httpx2.Response:
+        """Return an answer, asked again with a new token if the first is refused."""
+        response = client.get(path, params=params)
+        if response.status_code == httpx2.codes.UNAUTHORIZED and callable(self._jwt):
+            self._token = None
+            response = client.get(path, params=params)
+        return response
+
+    @contextmanager
+    def proving(self) -> Iterator[Callable[[str, int], bytes | None]]:
+        """Give a function that asks for the proof of a message by id and time; it returns ``None`` while there is none.
+
+        Proofs exist once their batch of five minutes is published. The function raises ``FeedError`` if it gets no answer.
+        """
+        with self._client() as client:
+
+            def ask(message_id: str, ts_ms: int) -> bytes | None:
+                for attempt in range(_TRIES):
+                    if attempt:
+                        sleep(backoff_s(attempt, first_s=0.2, most_s=2.0))
+                    try:
+                        response = self._get(client, self._proof_path, {"messageId": message_id, "ts": ts_ms})
+                        if response.status_code in _NO_PROOF_YET:
+                            return None
+                        self._check(response)
+                        return orjson.dumps(orjson.loads(response.content))
+                    except (httpx2.HTTPError, RefusedAnswer, ValueError) as error:
+                        wrong = error_text(error)
+                raise FeedError(f"TxLINE gives no proof of message {message_id!r}: {wrong}")
+
+            yield ask
 
     def listen(self, stop: Stop, fixture_ids: Sequence[int] = (), after: str | None = None) -> Iterator[Item]:
         place = HistoryPosition(frozenset(fixture_ids), mark_of(after or ""), owed=after is not None)

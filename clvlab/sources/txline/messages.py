@@ -21,7 +21,7 @@ from clvlab.sources.clock import AGAINST_ARRIVAL
 from clvlab.sources.exchange import State
 from clvlab.sources.source import league_stated
 
-_BOOKMAKER = "TXLineStablePriceDemargined"
+BOOKMAKER = "TXLineStablePriceDemargined"
 _SUM_TOLERANCE_BPS = 50
 
 
@@ -59,7 +59,7 @@ def stable_price(raw: StableMessage) -> State:
             raise ValueError(f"{name} must be {kind.__name__}, not {raw[name]!r}")
     if abs(raw["FixtureId"]) > SAFE_INTEGER or not 0 <= raw["Ts"] <= SAFE_INTEGER:
         raise ValueError(f"FixtureId {raw['FixtureId']} or Ts {raw['Ts']} is out of range")
-    if raw["Bookmaker"] != _BOOKMAKER:
+    if raw["Bookmaker"] != BOOKMAKER:
         raise ValueError(f"Bookmaker {raw['Bookmaker']!r} is not the stable price")
     sides, prices, percents = raw["PriceNames"], raw["Prices"], raw["Pct"]
     if not all(isinstance(text, str) for text in (*sides, *percents)):

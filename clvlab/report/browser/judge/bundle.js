@@ -1,6 +1,6 @@
 // Parts of a run, from a bundle or from the files of a folder.
 
-const PARTS = ["context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json", "seat.json"];
+const PARTS = ["context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json", "seat.json", "stamps.json"];
 
 // Split a bundle: exactly the listed parts, in order, with these hashes.
 async function partsOfBundle(bundle) {

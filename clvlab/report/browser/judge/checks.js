@@ -130,6 +130,7 @@ function _asked({ parts, trust, evidence }, required, without) {
     if (here && Object.keys(trust[proof[2]]).length) asked.push([name, proof]);
     else without[name] = here ? "the proof is here, but you trust no key for it" : "the proof is not here";
   }
+  if ("stamps.json" in parts) without.stamps = "stamps are here, and a browser does not check them: clvlab verify --tsa-roots does";
   if ("seat.json" in parts) without.seat = "the seat is here, and a browser does not check it: clv_verify.py does";
   else if (evidence.started.kind === "seat") without.seat = "the proof is not here";
   return asked;
