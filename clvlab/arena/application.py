@@ -30,7 +30,7 @@ from clvlab.arena.jobs import UPLOAD, JobHandler, Jobs
 from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
 from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.log.witnesses import WitnessWatch
+from clvlab.arena.log.witnesses import Cosigners, CosignerWatch, WitnessWatch
 from clvlab.arena.measures import Measures, Meter
 from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.reports import BacktestOrigin, BacktestReports
@@ -59,7 +59,7 @@ from clvlab.runs.live.feed import LiveSettings as LiveSettings
 from clvlab.store import usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.labels import ANYBODY
-from clvlab.store.runlog import StoredLogRows
+from clvlab.store.runlog import RunLog, StoredLogRows
 from clvlab.store.waits import Waits as Waits  # exported for configuration
 
 # Principals: the owner of a verified token, and its belongings.
@@ -239,6 +239,8 @@ class Application:
         log_key: Signer | None = None,
         checkpoint_file: Path | None = None,
         witness: str | None = None,
+        cosigners: Cosigners | None = None,
+        cosign_s: float = 60,
         workers: int = 2,
         unasked: bool = False,
         lease_ms: int = 30_000,
@@ -274,7 +276,10 @@ class Application:
         }
         if anchoring.anchorer.enabled:
             handlers["anchor"] = anchoring
-        self.log = PublicLog(database, log_key, published)
+        self.log = PublicLog(database, log_key, published, cosigners)
+        self._cosigning: CosignerWatch | None = None
+        if cosigners is not None and log_key is not None:
+            self._cosigning = CosignerWatch(RunLog(database), log_key, published, cosigners, cosign_s)
         following = live.runs if live else 0
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, following, unasked)
         self._upload_jobs = None if self._uploads is None else UploadJobs(self._uploads, self.jobs, new_id)
@@ -340,6 +345,8 @@ class Application:
         self._database.listen()
         if self._watch is not None:
             self._watch.start()
+        if self._cosigning is not None:
+            self._cosigning.start()
         try:
             self.log.require_whole()
         except LogBehindError as error:
@@ -364,6 +371,8 @@ class Application:
         """
         if self._watch is not None:
             self._watch.stop()
+        if self._cosigning is not None:
+            self._cosigning.stop()
         self.live.end()
         self.seats.stop()
         try:
