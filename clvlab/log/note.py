@@ -85,7 +85,10 @@ class Verifier:
     def holds(self, text: str, signature: bytes) -> bool:
         message = text.encode()
         if self.kind == _COSIGNATURE:
-            message, signature = cosigned_text(text, int.from_bytes(signature[:8], "big")), signature[8:]
+            ts_s = int.from_bytes(signature[:8], "big")
+            if ts_s >> 63:
+                return False
+            message, signature = cosigned_text(text, ts_s), signature[8:]
         library = _library()
         try:
             library.Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)

@@ -9,12 +9,7 @@ import argparse
 import json
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from clvlab.arena.log.audit import audit
@@ -27,6 +22,7 @@ from clvlab.proof.canonical import sha256
 from clvlab.proof.manifest import derived_run_id
 from tests.benchmarks.measure import spread
 from tests.benchmarks.report import Budget, Equality, Figure, machine, table
+from tests.static_host import hosted
 
 _KEY = Signer("log.example", 1, bytes(range(32)))
 _PACK = sha256(b"pack")
@@ -49,7 +45,7 @@ def main() -> int:
                 seconds, done = _timed(lambda: export_tiles(log, str(out), lambda: signed_checkpoint(log, _KEY)))
                 grown.append(seconds)
                 files.add(done.files)
-        with _served(out) as url:
+        with hosted(out) as url:
             for _ in range(asked.rounds):
                 seconds, found = _timed(lambda: audit(url, trust=Trust(logs=[str(_KEY.verifier)])))
                 audited.append(seconds)
@@ -94,22 +90,6 @@ def _timed(work):
     started = time.perf_counter()
     done = work()
     return time.perf_counter() - started, done
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, form: str, *values: object) -> None:
-        """Write nothing."""
-
-
-@contextmanager
-def _served(folder: Path) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 if __name__ == "__main__":

@@ -108,9 +108,9 @@ def entries_of(source: LogSource, size: int, limits: SourceLimits) -> Iterator[b
 def opened_source(place: str, limits: SourceLimits) -> Iterator[LogSource]:
     """Open a log for reading: a file of SQLite, the URL of a database, or the http(s) URL of a service or of tiles."""
     if place.startswith(("http://", "https://")):
-        host = _Host(place, limits)
+        host = WebHost(place, limits)
         state = host.get("/log", may_lack=True)
-        yield _Tiles(host) if state is None else _Service(host, state)
+        yield TilesSource(host) if state is None else _Service(host, state)
         return
     with open_log(place) as log, log.read() as rows:
         yield _StoreSource(rows)
@@ -132,7 +132,7 @@ class _StoreSource:
         return self.rows.page(since, limit)
 
 
-class _Host:
+class WebHost:
     """A server whose answers are limited in bytes and time; redirections are not followed."""
 
     def __init__(self, url: str, limits: SourceLimits) -> None:
@@ -164,7 +164,7 @@ class _Host:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    host: _Host
+    host: WebHost
     state: bytes
     faults: Sequence[tuple[int, str]] = ()
 
@@ -190,10 +190,10 @@ class _Service:
             raise LogError(f"{self.host.url}{path} is not a page of entries: {error!r}") from error
 
 
-class _Tiles:
+class TilesSource:
     """Tiles of any static host. Each entry is hashed, and the tiles of hashes are compared at every level."""
 
-    def __init__(self, host: _Host) -> None:
+    def __init__(self, host: WebHost) -> None:
         self._host = host
         note = host.get("/checkpoint", may_lack=True)
         if note is None:
@@ -237,8 +237,9 @@ class _Tiles:
                 raise EntryMissingError(tile.first, str(error)) from error
             if index == self._last + 1:  # read in order, so that the levels above can be made
                 for made, hashes in self._check.add(entries):
-                    found, _ = self._content(made)
-                    self._check.compare(made, (found or b"")[: 32 * made.width], hashes)
+                    found, read = self._content(made)
+                    content = found or b""
+                    self._check.compare(made, content if read == made else content[: 32 * made.width], hashes)
             self._last, self._entries = index, entries
         return self._entries
 
