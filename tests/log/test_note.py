@@ -1,3 +1,5 @@
+from base64 import b64encode
+
 import pytest
 
 from clvlab.errors import LogError
