@@ -140,7 +140,7 @@ def test_changed_entry_is_refused_and_named(copied):
 
     found = rules(copied)
 
-    assert "at 600 entries has the root" in found[0]
+    assert any("at 600 entries has the root" in rule for rule in found)
     assert "the tile tile/0/001 does not have the hash of entry 256" in found
 
 
@@ -203,11 +203,9 @@ def test_host_that_compresses_unasked_is_read(tiles):
 
 def test_restarted_log_is_audited_from_its_tiles(tmp_path):
     second = Signer("log.example/2", 1, bytes(range(2, 34)))
-    with open_log(tmp_path / "runs.log", create=True) as log:
+    ahead = signed_checkpoint(grown(RunLog(Database()), 9), LOG_KEY)
+    with open_log(tmp_path / "restored.log", create=True) as log:
         grown(log, 5)
-        shutil.copy(tmp_path / "runs.log", tmp_path / "old.log")
-        ahead = signed_checkpoint(grown(log, 9), LOG_KEY)
-    with open_log(tmp_path / "old.log") as log:
         restart_log(log, [ahead], second, None, 7)
         export_tiles(log, str(tmp_path / "out"), partial(signed_checkpoint, log, second))
 
