@@ -319,16 +319,34 @@ class LogKeyError(LogError):
     http_status = 503
 
 
-class LogForkError(LogError):
+class WitnessRefusalError(LogError):
+    """A request that a witness refuses; ``status`` is that of its protocol, ``size`` what it saw last if that is the reason."""
+
+    http_status = 409
+
+    def __init__(self, message: str, status: int, size: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.size = status, size
+
+
+class LogForkError(WitnessRefusalError):
     """A log signed a contradiction to an earlier signature; ``evidence`` is the file with both notes."""
 
-    def __init__(self, message: str, evidence: str) -> None:
-        super().__init__(message)
-        self.evidence = evidence
+    http_status = 500
+
+    def __init__(self, reason: str, evidence: str, status: int) -> None:
+        super().__init__(f"{reason}; both signed notes are in {evidence!r}", status)
+        self.reason, self.evidence = reason, evidence
 
 
 class UnsignedLogError(LogError):
     """The run log has no key, so there are no signed checkpoints of it."""
+
+    http_status = 404
+
+
+class UnknownTileError(LogError):
+    """A file of tiles that the log does not have, or does not have yet."""
 
     http_status = 404
 

@@ -117,6 +117,17 @@ class LogEntry(Answer):
     entry: Annotated[str, Field(description="Canonical JSON of kind COMMIT, RESULT, ABANDONED or RESTART.")]
 
 
+class WitnessState(Answer):
+    """What a witness last did with a checkpoint of the log."""
+
+    name: Annotated[str, Field(description="Name of the witness's key.")]
+    size: Annotated[int, Field(description="Entries of the checkpoint.")]
+    outcome: Annotated[
+        str, Field(description="`cosigned`, `ahead` (it saw more entries), `fork` (it saw others), `refused` or `away`.")
+    ]
+    detail: Annotated[str, Field(description="What it answered.")]
+
+
 class LogResponse(Answer):
     """State of the log."""
 
@@ -128,6 +139,9 @@ class LogResponse(Answer):
     restarts: Annotated[
         list[LogEntry],
         Field(description="Points where a restored log continues under another name, in the same tree."),
+    ]
+    witnesses: Annotated[
+        list[WitnessState], Field(description="Witnesses that are asked to cosign, with their newest replies.")
     ]
 
 

@@ -31,7 +31,7 @@ from clvlab.arena.laboratory import PracticeLaboratory, PracticeLimits, StoredLa
 from clvlab.arena.leaderboard import Forest, GlobalLeaderboard
 from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
-from clvlab.arena.log.witnesses import WitnessWatch
+from clvlab.arena.log.witnesses import Cosigners, CosignerWatch, WitnessWatch
 from clvlab.arena.measures import Measures, Meter
 from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.reports import BacktestOrigin, BacktestReports
@@ -63,7 +63,7 @@ from clvlab.runs.live.feed import LiveSettings as LiveSettings
 from clvlab.store import usage
 from clvlab.store.database import Connection, Database
 from clvlab.store.labels import ANYBODY
-from clvlab.store.runlog import StoredLogRows
+from clvlab.store.runlog import RunLog, StoredLogRows
 from clvlab.store.waits import Waits as Waits  # exported for configuration
 
 # Principals: the owner of a verified token, and its belongings.
@@ -244,6 +244,8 @@ class Application:
         log_key: Signer | None = None,
         checkpoint_file: Path | None = None,
         witness: str | None = None,
+        cosigners: Cosigners | None = None,
+        cosign_s: float = 60,
         workers: int = 2,
         unasked: bool = False,
         lease_ms: int = 30_000,
@@ -293,7 +295,10 @@ class Application:
         handlers["live-seat"] = LiveJobs(database, clock, anchoring, LiveSeatOrigin(database, clock, self.seats.ask), self.live)
         if anchoring.anchorer.enabled:
             handlers["anchor"] = anchoring
-        self.log = PublicLog(database, log_key, published)
+        self.log = PublicLog(database, log_key, published, cosigners)
+        self._cosigning: CosignerWatch | None = None
+        if cosigners is not None and log_key is not None:
+            self._cosigning = CosignerWatch(RunLog(database), log_key, published, cosigners, cosign_s)
         following = live.runs if live else 0
         self.jobs = Jobs(database, hub, clock, workers, lease_ms, handlers, self.log.require_whole, following, unasked)
         self._upload_jobs = None if self._uploads is None else UploadJobs(self._uploads, self.jobs, new_id)
@@ -359,6 +364,8 @@ class Application:
         self._database.listen()
         if self._watch is not None:
             self._watch.start()
+        if self._cosigning is not None:
+            self._cosigning.start()
         try:
             self.log.require_whole()
         except LogBehindError as error:
@@ -383,6 +390,8 @@ class Application:
         """
         if self._watch is not None:
             self._watch.stop()
+        if self._cosigning is not None:
+            self._cosigning.stop()
         self.live.end()
         self.seats.stop()
         try:

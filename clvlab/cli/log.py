@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clvlab.base.files import file_bytes
-from clvlab.cli.options import CheckpointFileOption, JsonOption
+from clvlab.cli.options import CheckpointFileOption, JsonOption, ended_like_an_interrupt, goes_with
 from clvlab.cli.output import err, out, plain, print_json, show_table, table
 from clvlab.words import counted
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from clvlab.arena.log.audit import LogAudit
+    from clvlab.arena.log.witnesses import WitnessReply
     from clvlab.log.audit import Recount
 
+TrustOption = Annotated[Path | None, typer.Option(help="File of keys that you trust: JSON, or a policy of C2SP.")]
+PolicyOption = Annotated[Path | None, typer.Option(help="C2SP policy with the URLs of witnesses to ask.")]
 _MAX_ENTRIES = 10_000_000  # of SourceLimits
 log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
 LogArgument = Annotated[str, typer.Argument(help="SQLite file, or URL of the database, of a run log.", metavar="LOG")]
@@ -108,9 +112,11 @@ def show(log: LogArgument, as_json: JsonOption = False) -> None:
 
 @log_app.command("audit")
 def audit(
-    log: Annotated[str, typer.Argument(help="SQLite file, URL of a database, or http(s) URL of a service.", metavar="LOG")],
+    log: Annotated[
+        str, typer.Argument(help="SQLite file, URL of a database, or http(s) URL of a service or of tiles.", metavar="LOG")
+    ],
     key: Annotated[list[str] | None, typer.Option("--key", help="Public key of the log; may be repeated.")] = None,
-    trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, as for the command 'verify'.")] = None,
+    trust: TrustOption = None,
     checkpoint: Annotated[
         list[Path] | None, typer.Option("--checkpoint", help="A checkpoint seen before; may be repeated.")
     ] = None,
@@ -202,6 +208,130 @@ def _recounted(found: Recount) -> str:
     return f"{audited}: {over}, {counts.abandoned:,} abandoned; {others}{drawn}"
 
 
+@log_app.command("export")
+def export(
+    log: LogArgument,
+    tiles: Annotated[str, typer.Option(help="Folder, or URL of a bucket, of the tiles; what is there is added to.")],
+    key: Annotated[Path | None, typer.Option(help="File of the private key, to sign the present state.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="File of a signed checkpoint to export, instead of --key.")] = None,
+    policy: PolicyOption = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is new, until interrupted.")] = False,
+    every_s: Annotated[float, typer.Option(help="Seconds between two looks of --follow.", min=0.1)] = 10,
+    checkpoint_file: CheckpointFileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the log as tiles (C2SP tlog-tiles), which any web server serves and other programs read."""
+    from clvlab.arena.log import operations
+    from clvlab.arena.log.tiles import export_tiles
+    from clvlab.arena.log.witnesses import cosigners_at
+    from clvlab.cli.progress import interruptible
+    from clvlab.log.note import read_signer
+    from clvlab.log.publication import Publication
+
+    if (key is None) == (checkpoint is None):
+        raise typer.BadParameter("name --key or --checkpoint, and not both")
+    goes_with("--key", key, policy=policy, follow=follow)
+    signer = None if key is None else read_signer(key)
+    published = Publication(checkpoint_file, signer.verifier if signer else None)
+    cosigners = None if policy is None else cosigners_at(policy)
+
+    def sign() -> str:
+        if signer is None:
+            return file_bytes(checkpoint or Path()).decode(errors="replace")
+        note = operations.signed_checkpoint(opened, signer, published)
+        return note if cosigners is None else cosigners.cosigned(opened, note)
+
+    with ended_like_an_interrupt(), interruptible(), operations.open_log(log) as opened:
+        while True:
+            done = export_tiles(opened, tiles, sign)
+            if cosigners is not None:
+                _show_replies(cosigners.replies)
+            if as_json:
+                print_json({"before": done.before, "size": done.size, "files": done.files})
+            elif done.files:
+                out.print(
+                    f"{plain(tiles)}: {_entries(done.size)}, {done.size - done.before:,} of them new, in {done.files:,} files"
+                )
+            if not follow:
+                return
+            time.sleep(every_s)
+
+
+@log_app.command("cosign")
+def cosign(
+    log: LogArgument,
+    key: KeyOption,
+    policy: Annotated[Path, typer.Option(help="C2SP policy with the URLs of witnesses to ask.")],
+    checkpoint_file: CheckpointFileOption = None,
+) -> None:
+    """Ask witnesses to cosign the log's present state, and print the note; exit 1 without the policy's quorum."""
+    from clvlab.arena.log import operations
+    from clvlab.arena.log.witnesses import WitnessOutcome, cosigners_at
+    from clvlab.log.note import read_signer
+    from clvlab.log.publication import Publication
+
+    signer, cosigners = read_signer(key), cosigners_at(policy)
+    with operations.open_log(log) as opened:
+        note = operations.signed_checkpoint(opened, signer, Publication(checkpoint_file, signer.verifier))
+        note = cosigners.cosigned(opened, note)
+    sys.stdout.write(note)
+    _show_replies(cosigners.replies)
+    fault = cosigners.policy.fault([one.name for one in cosigners.replies if one.outcome == WitnessOutcome.COSIGNED])
+    if fault is not None:
+        err.print(plain(fault))
+    raise typer.Exit(0 if fault is None else 1)
+
+
+def _show_replies(replies: Sequence[WitnessReply]) -> None:
+    for one in replies:
+        err.print(f"witness {plain(one.name)}: {one.outcome}: {plain(one.detail)}")
+
+
+@log_app.command("proof")
+def proof(
+    bundle: Annotated[Path, typer.Argument(help="Proof bundle of a run with proofs of a log.", metavar="BUNDLE")],
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder of the files; existing ones are not overwritten.")],
+) -> None:
+    """Write a bundle's entries and their proofs as .tlog-proof files (C2SP tlog-proof), which other programs check."""
+    from clvlab.arena.log import operations
+    from clvlab.base.files import new_file
+
+    files = operations.bundle_proofs(file_bytes(bundle))
+    out_folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        new_file(out_folder / name, content)
+    out.print(f"{plain(str(out_folder))}: {', '.join(sorted(files))}")
+
+
+@log_app.command("check")
+def check(
+    proof: Annotated[Path, typer.Argument(help="A .tlog-proof file.", metavar="PROOF")],
+    entry: Annotated[Path, typer.Option(help="File with exactly the bytes of the entry.")],
+    trust: Annotated[Path, typer.Option(help="File of keys that you trust: JSON, or a policy of C2SP.")],
+) -> None:
+    """Check the proof of one entry by your keys and witnesses; exit 1 if it does not hold."""
+    from clvlab.arena.runs import bundles
+    from clvlab.errors import LogError
+    from clvlab.log.note import Keys
+    from clvlab.log.proof_file import ProofFile
+
+    whom = bundles.read_trust(trust)
+    keys = Keys.read(whom.logs, whom.witnesses)
+    try:
+        found = ProofFile.read(file_bytes(proof, 1 << 20).decode(errors="replace"))
+        state, witnesses = found.check(file_bytes(entry, 1 << 20), keys)
+        fault = whom.quorum_fault(witnesses)
+    except LogError as error:
+        fault = str(error)
+    if fault is not None:
+        out.print(f"[red]fail[/]: {plain(fault)}")
+        raise typer.Exit(1)
+    signed = plain(", ".join(witnesses)) or "none"
+    out.print(
+        f"[green]pass[/]: entry {found.index} of {state.size} that {plain(state.origin)} signed; trusted witnesses: {signed}"
+    )
+
+
 @log_app.command("request")
 def ask(
     log: LogArgument,
@@ -219,8 +349,23 @@ def witness(
     key: KeyOption,
     state: Annotated[Path, typer.Option(help="The witness's own file of what it saw.")],
     log: Annotated[list[str], typer.Option("--log", help="Public key of a log that it watches; may be repeated.")],
+    serve: Annotated[str | None, typer.Option(help="Address to serve requests at, as 127.0.0.1:8100.")] = None,
 ) -> None:
-    """Sign a checkpoint that extends the last one seen: reads a request, prints a signature line; refuses all else."""
+    """Sign a checkpoint that extends the last one seen: reads a request, prints a signature line; refuses all else.
+
+    With --serve, requests come over HTTP (C2SP tlog-witness), until it is interrupted.
+    """
     from clvlab.arena.log import operations
 
+    if serve is not None:
+        from clvlab.arena.log.witness_server import serve_witness
+        from clvlab.cli.progress import interruptible
+
+        with ended_like_an_interrupt(), interruptible(), serve_witness(serve, key, log, state) as server:
+            err.print(f"witness {plain(server.witness.name)} at {plain(server.url)}/add-checkpoint")
+            server.serve_forever()
+        return
     sys.stdout.write(operations.cosign(sys.stdin.read(), key, log, state, int(time.time())))
+
+
+log_app.command("witness")(witness)

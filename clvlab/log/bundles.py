@@ -12,10 +12,11 @@ from typing import Any
 
 import orjson
 
-from clvlab.errors import BundleError, ClvlabError, EvidenceError, MissingExtraError
+from clvlab.errors import BundleError, ClvlabError, EvidenceError, LogError, MissingExtraError
 from clvlab.log.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.log.log import Claim
 from clvlab.log.note import Checkpoint, Keys, checkpoint, decode, trusted_checkpoint
+from clvlab.log.policy import Policy
 from clvlab.log.seats import KIND, SEAT_PART, Blind, TickViews, check_chain, check_entries, check_held, read_chain
 from clvlab.log.stamps import STAMPS_PART, dated, judged
 from clvlab.log.standing import Standing
@@ -46,10 +47,13 @@ class Trust:
     witnesses: Collection[str] = ()
     witness_quorum: int = 0
     checkpoint: str | None = None
+    policy: Policy | None = None
 
     @classmethod
     def read(cls, text: bytes) -> Trust:
-        """Read a JSON object with these names, all optional; ``BundleError`` for anything else."""
+        """Read a JSON object with these names, all optional, or a policy of C2SP; ``BundleError`` for anything else."""
+        if text.lstrip()[:1] not in (b"{", b""):
+            return cls.under(_policy(text))
         try:
             stated_keys = orjson.loads(text)
             default = {name: kind() for name, kind in _TRUST.items() if isinstance(kind, type)} | {"checkpoint": None}
@@ -61,6 +65,26 @@ class Trust:
         if any(type(keys) is not list for keys in signers) or any(type(text) is not str for text in texts):
             raise BundleError("can't read whom to trust: keys must stand in lists of texts")
         return cls(**stated)
+
+    @classmethod
+    def under(cls, policy: Policy) -> Trust:
+        """Return the trust that a policy states."""
+        logs, witnesses = ([str(one.key) for one in members] for members in (policy.logs, policy.witnesses.values()))
+        return cls(logs=logs, witnesses=witnesses, policy=policy)
+
+    def quorum_fault(self, witnesses: Collection[str]) -> str | None:
+        """Return why these trusted witnesses are too few, or ``None``."""
+        fault = None if self.policy is None else self.policy.fault(witnesses)
+        if fault is None and len(witnesses) < self.witness_quorum:
+            return f"{len(witnesses)} trusted witnesses signed the checkpoint, {self.witness_quorum} must"
+        return fault
+
+
+def _policy(text: bytes) -> Policy:
+    try:
+        return Policy.read(text.decode("utf-8", "surrogateescape"))
+    except LogError as error:
+        raise BundleError(f"can't read whom to trust, neither as JSON nor as a policy: {error}") from error
 
 
 def judge(
@@ -219,8 +243,9 @@ def _seat(
 
 
 def _require_quorum(witnesses: Collection[str], trust: Trust) -> None:
-    if len(witnesses) < trust.witness_quorum:
-        raise BundleError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
+    fault = trust.quorum_fault(witnesses)
+    if fault is not None:
+        raise BundleError(fault)
 
 
 def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
@@ -281,7 +306,9 @@ def _seen(log: JsonObject, newest: Checkpoint, keys: Keys, seen: str | None) -> 
         earlier = _typed(log["earlier"], {"checkpoint": str, "proof": list}, "the earlier checkpoint")
         before, _ = trusted_checkpoint(earlier["checkpoint"], keys)
         same = before.origin == newest.origin
-        if not same or not check_consistency(before.size, newest.size, before.root, newest.root, _hashes(earlier["proof"])):
+        if not same or not check_consistency(
+            before.size, newest.size, before.root, newest.root, proof_hashes(earlier["proof"])
+        ):
             raise BundleError("the log forked: it does not begin with its earlier entries, or they are another log's")
         notes.append(before.text)
     if seen is not None and seen.partition("\n\n")[0].rstrip("\n") + "\n" not in notes:
@@ -289,12 +316,12 @@ def _seen(log: JsonObject, newest: Checkpoint, keys: Keys, seen: str | None) -> 
 
 
 def _prove(value: JsonObject, newest: Checkpoint, name: str) -> None:
-    leaf, proof = leaf_hash(value["entry"].encode()), _hashes(value["proof"])
+    leaf, proof = leaf_hash(value["entry"].encode()), proof_hashes(value["proof"])
     if not check_inclusion(leaf, value["index"], newest.size, proof, newest.root):
         raise BundleError(f"{name} does not stand in the log")
 
 
-def _hashes(texts: list[Any]) -> list[bytes]:
+def proof_hashes(texts: list[Any]) -> list[bytes]:
     if any(type(text) is not str or len(text) != 64 or set(text) - set("0123456789abcdef") for text in texts):
         raise BundleError("a proof is no list of hashes")
     return [bytes.fromhex(text) for text in texts]

@@ -8,10 +8,11 @@ C2SP ``signed-note``, ``tlog-checkpoint`` and ``tlog-cosignature``. Keys are Ed2
 from __future__ import annotations
 
 import hashlib
+import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +24,8 @@ from clvlab.law.schema import SAFE_INTEGER
 
 _NOTE, _COSIGNATURE = 1, 4  # signature types: by the author of a note, and by a witness, with the time
 _DASH = "\u2014 "
+_MAX_SIGNATURES = 100  # as in Go's reader
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
 
 def _library() -> Any:
@@ -37,8 +40,12 @@ def _key_id(name: str, kind: int, public: bytes) -> bytes:
     return hashlib.sha256(name.encode() + b"\n" + bytes([kind]) + public).digest()[:4]
 
 
+def _is_name(name: str) -> bool:
+    return bool(name) and "+" not in name and not any(char.isspace() for char in name)
+
+
 def _checked_name(name: str) -> str:
-    if not name or "+" in name or any(char.isspace() or not char.isprintable() for char in name):
+    if not _is_name(name) or not name.isprintable():
         raise LogError(f"the name of a key must be text without spaces and '+', not {name!r}")
     return name
 
@@ -78,13 +85,25 @@ class Verifier:
     def holds(self, text: str, signature: bytes) -> bool:
         message = text.encode()
         if self.kind == _COSIGNATURE:
-            message, signature = cosigned_text(text, int.from_bytes(signature[:8], "big")), signature[8:]
+            ts_s = int.from_bytes(signature[:8], "big")
+            if ts_s >> 63:
+                return False
+            message, signature = cosigned_text(text, ts_s), signature[8:]
         library = _library()
         try:
             library.Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)
         except import_module("cryptography.exceptions").InvalidSignature:
             return False
         return True
+
+
+def is_of_other_type(text: str) -> bool:
+    """Whether this is a public key of a type that is not read here, as ML-DSA-44."""
+    parts = text.split("+", 2)
+    if len(parts) != 3 or not _is_name(parts[0]) or len(parts[1]) != 8 or set(parts[1]) - set("0123456789abcdef"):
+        return False
+    key = decode(parts[2])
+    return len(key) > 1 and key[0] not in (_NOTE, _COSIGNATURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +176,22 @@ def write_note(text: str, *lines: str) -> str:
 
 
 def open_note(note: str, *trusted: Verifier) -> tuple[str, tuple[Verifier, ...]]:
-    """Return a note's text and the trusted keys that signed it; ``LogError`` if a signature of a trusted key is invalid."""
+    """Return a note's text and the trusted keys that signed it; ``LogError`` if a signature of a trusted key is invalid.
+
+    Signatures of other keys are passed over, whatever their type and length.
+    """
     text, blank, lines = note.rpartition("\n\n")
-    if not blank or not lines.endswith("\n"):
-        raise LogError("no signed note: it must end with an empty line and signature lines")
+    if not blank or not lines.endswith("\n") or _CONTROL.search(note):
+        raise LogError("no signed note: it must be text that ends with an empty line and signature lines")
     text += "\n"
     found: list[Verifier] = []
-    for line in lines[:-1].split("\n"):
+    signatures = lines[:-1].split("\n")
+    if len(signatures) > _MAX_SIGNATURES:
+        raise LogError(f"a note with {len(signatures)} signatures, more than {_MAX_SIGNATURES}")
+    for line in signatures:
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
         signature = decode(encoded)
-        if not line.startswith(_DASH) or not name or len(signature) < 5:
+        if not line.startswith(_DASH) or not _is_name(name) or len(signature) < 5:
             raise LogError(f"no signature line: {line[:120]!r}")
         for key in trusted:
             if (key.name, key.key_id) == (name, signature[:4]) and key not in found:
@@ -202,21 +227,24 @@ def decode(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
+    """A state of a log. ``extension`` are the lines after the third, opaque and signed; they are no part of the state."""
+
     origin: str
     size: int
     root: bytes
+    extension: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
-        return f"{self.origin}\n{self.size}\n{b64encode(self.root).decode()}\n"
+        return f"{self.origin}\n{self.size}\n{b64encode(self.root).decode()}\n{self.extension}"
 
 
 def checkpoint(text: str) -> Checkpoint:
-    """Read the text of a checkpoint, which must have three lines."""
+    """Read the text of a checkpoint, which must have three lines, and may have extension lines that are not empty."""
     lines = text.split("\n")
-    if len(lines) != 4 or not lines[1].isascii() or not lines[1].isdigit():
+    if len(lines) < 4 or not all(lines[:-1]) or not lines[1].isascii() or not lines[1].isdigit():
         raise LogError(f"no checkpoint: {text[:120]!r}")
-    found = Checkpoint(lines[0], int(lines[1][:16]), decode(lines[2]))
+    found = Checkpoint(lines[0], int(lines[1][:16]), decode(lines[2]), "".join(f"{line}\n" for line in lines[3:-1]))
     if found.text != text or not found.origin or len(found.root) != 32 or found.size > SAFE_INTEGER:
         raise LogError(f"no checkpoint: {text[:120]!r}")
     return found

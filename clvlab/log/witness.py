@@ -8,13 +8,14 @@ C2SP ``tlog-witness``, for the request and its refusals.
 from __future__ import annotations
 
 import hashlib
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from clvlab.base.files import lock, replace_file
-from clvlab.errors import EvidenceError, LogError, LogForkError
+from clvlab.errors import EvidenceError, LogError, LogForkError, WitnessRefusalError
 from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, decode, keep_signatures, open_note
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.merkle import check_consistency
@@ -53,21 +54,32 @@ class Witness:
         for log in logs:
             self._logs.setdefault(log.name, []).append(log)
 
+    @property
+    def name(self) -> str:
+        return self._signer.name
+
     def cosign(self, body: str, ts_s: int) -> str:
         """Return the signature line of a checkpoint that extends the last one.
 
-        ``LogForkError`` if the log signed two roots of one size, or the proof of extension fails; both notes are then stored.
-        ``LogError`` for a malformed request, an unknown or unsigned log, a size other than the last one seen, or a smaller
-        tree.
+        ``LogForkError`` if the log signed two roots of one size (status 409), or the proof of extension fails (422); both notes
+        are then stored. ``WitnessRefusalError`` for a malformed request (400), an unknown log (404), one that did not sign
+        (403), a size other than the last one seen (409, with that size), or a smaller tree (400).
         """
-        old, proof, note = _read_request(body)
-        origin = note.split("\n", 1)[0]
+        try:
+            old, proof, note = _read_request(body)
+            state = checkpoint(open_note(note)[0])
+        except LogError as error:
+            raise WitnessRefusalError(str(error), 400) from error
+        origin = state.origin
         if origin not in self._logs:
-            raise LogError(f"the log {origin[:120]!r} is not watched here")
-        text, signers = open_note(note, *self._logs[origin])
-        new = _Seen(checkpoint(text), keep_signatures(note, *signers))
+            raise WitnessRefusalError(f"the log {origin[:120]!r} is not watched here", 404)
+        try:
+            text, signers = open_note(note, *self._logs[origin])
+        except LogError as error:
+            raise WitnessRefusalError(str(error), 403) from error
         if not signers:
-            raise LogError(f"the checkpoint is not signed by the key of {origin!r}")
+            raise WitnessRefusalError(f"the checkpoint is not signed by the key of {origin!r}", 403)
+        new = _Seen(state, keep_signatures(note, *signers))
         with lock(self._state.parent):
             seen = self._seen()
             self._extends(seen.get(origin), new, old, proof)
@@ -78,20 +90,21 @@ class Witness:
         last, new = before.state if before else None, offered.state
         known = last.size if last else 0
         if before and last and (new.size, new.root != last.root) == (known, True):
-            raise self._fork(before, offered, f"the log {new.origin!r} forked: it signed two roots of {known} entries")
+            raise self._fork(before, offered, f"the log {new.origin!r} forked: it signed two roots of {known} entries", 409)
         if old != known:
-            raise LogError(f"the last checkpoint of {new.origin!r} seen here has {known} entries, the request starts at {old}")
+            behind = f"the last checkpoint of {new.origin!r} seen here has {known} entries, the request starts at {old}"
+            raise WitnessRefusalError(behind, 400 if old > new.size else 409, None if old > new.size else known)
         if new.size < known:
-            raise LogError(f"the log {new.origin!r} shrank from {known} to {new.size} entries")
+            raise WitnessRefusalError(f"the log {new.origin!r} shrank from {known} to {new.size} entries", 400)
         if before is None or last is None or known == 0:
             if proof:
-                raise LogError("there is nothing to prove from an empty log")
+                raise WitnessRefusalError("there is nothing to prove from an empty log", 422)
         elif not check_consistency(known, new.size, last.root, new.root, proof):
             # The sender may have sent a wrong proof about an honest log, so two notes of different sizes alone accuse no log.
             reason = f"the log {new.origin!r} forked, or the proof is wrong: nothing shows that its {new.size} entries extend"
-            raise self._fork(before, offered, f"{reason} the {known} seen here")
+            raise self._fork(before, offered, f"{reason} the {known} seen here", 422)
 
-    def _fork(self, before: _Seen, offered: _Seen, reason: str) -> LogForkError:
+    def _fork(self, before: _Seen, offered: _Seen, reason: str, status: int) -> LogForkError:
         """Keep both notes in a file named by their hash, so that none is overwritten."""
         same_size = before.state.size == offered.state.size
         content = canonical(
@@ -101,7 +114,7 @@ class Witness:
         evidence = self._state.with_name(name)
         if not evidence.exists():
             replace_file(evidence, content)
-        return LogForkError(f"{reason}; both signed notes are in {str(evidence)!r}", str(evidence))
+        return LogForkError(reason, str(evidence), status)
 
     def _seen(self) -> dict[str, _Seen]:
         if not self._state.exists():
@@ -128,7 +141,7 @@ def _read_request(body: str) -> tuple[int, list[bytes], str]:
     head, blank, note = body.partition("\n\n")
     first, *hashes = head.split("\n")
     number = first.removeprefix("old ")
-    if not blank or not first.startswith("old ") or not number.isascii() or not number.isdigit() or len(number) > 16:
+    if not blank or not first.startswith("old ") or not re.fullmatch("0|[1-9][0-9]{0,15}", number):
         raise LogError("not a request: it must begin with 'old <size>' and hashes, followed by an empty line and a checkpoint")
     proof = [decode(value) for value in hashes]
     if len(proof) > _MAX_PROOF or any(len(value) != 32 for value in proof):

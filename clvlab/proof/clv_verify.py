@@ -1057,7 +1057,7 @@ def signed_by(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, list[
 
 def state_of(text: str) -> tuple[str, int, bytes]:
     """Read a checkpoint: name, size and root of a log."""
-    found = re.fullmatch(rf"([^\n]+)\n({COUNT})\n([^\n]+)\n", text)
+    found = re.fullmatch(rf"([^\n]+)\n({COUNT})\n([^\n]+)\n(?:[^\n]+\n)*", text)  # the last ones are extension lines
     if not found:
         raise BrokenError("no checkpoint of a log")
     root = decoded(found[3])

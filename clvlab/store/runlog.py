@@ -20,6 +20,11 @@ _of = log_entries.c
 _LAST = select(func.max(_of.idx))
 _ENTRY = select(_of.entry).where(_of.idx == bindparam("idx"))
 _NODE = select(log_nodes.c.hash).where(log_nodes.c.level == bindparam("level"), log_nodes.c.idx == bindparam("idx"))
+_NODES = (
+    select(log_nodes.c.hash)
+    .where(log_nodes.c.level == bindparam("level"), log_nodes.c.idx >= bindparam("first"), log_nodes.c.idx < bindparam("end"))
+    .order_by(log_nodes.c.idx)
+)
 _ABOUT = select(_of.idx, _of.kind).where(_of.run_id == bindparam("run_id")).order_by(_of.idx)
 _NEWEST = select(_of.idx).where(_of.owner == bindparam("owner"), _of.kind == bindparam("kind"), _of.idx < bindparam("size"))
 _NEWEST = _NEWEST.order_by(_of.idx.desc()).limit(1)
@@ -69,6 +74,14 @@ class StoredLogRows:
         if found is None:
             raise LogError(f"the run log lacks the root of subtree {index} at level {level}: it was cut or damaged")
         return _bytes(found, f"the root of subtree {index} at level {level}")
+
+    def nodes(self, level: int, first: int, count: int) -> list[bytes]:
+        values = {"level": level, "first": first, "end": first + count}
+        found = self._connection.execute(_NODES, values).scalars().all()
+        if len(found) != count:
+            lacking = f"{count - len(found)} of the roots of subtrees {first} to {first + count - 1} at level {level}"
+            raise LogError(f"the run log lacks {lacking}: it was cut or damaged")
+        return [_bytes(value, f"the root of subtree {first + at} at level {level}") for at, value in enumerate(found)]
 
     def about(self, run_id: str) -> list[tuple[int, str]]:
         """Return index and kind of the entries about a run, ascending."""

@@ -16,6 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from clvlab.arena.application import Application, Waits
 from clvlab.arena.caps import Budget, Caps
 from clvlab.arena.laboratory import PracticeLimits
+from clvlab.arena.log.witnesses import cosigners_at
 from clvlab.arena.packs import catalog_at
 from clvlab.arena.seats.requests import SeatLimits
 from clvlab.arena.uploads.intake import UploadLimits
@@ -84,6 +85,8 @@ def opening_of(settings: Settings, *, unasked: bool = False) -> Callable[[], App
         log_key=read_signer(settings.log_key_file) if settings.log_key_file else None,
         checkpoint_file=settings.checkpoint_file,
         witness=settings.log_witness,
+        cosigners=cosigners_at(settings.log_policy) if settings.log_policy else None,
+        cosign_s=settings.log_cosign_s,
         workers=settings.job_workers,
         unasked=unasked,
         lease_ms=round(1000 * settings.job_lease_s),

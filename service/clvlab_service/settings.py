@@ -77,6 +77,11 @@ class Settings(BaseSettings):
         default=None,
         description="path or http(s) URL of a witness's state, or of its newest note; it protects the log in the same way",
     )
+    log_policy: Path | None = Field(
+        default=None,
+        description="C2SP policy of witnesses with URLs, which are asked to cosign checkpoints of the run log",
+    )
+    log_cosign_s: float = Field(default=60, gt=0, description="seconds between two requests to the witnesses of `log_policy`")
     anchor: AnchorSettings = Field(
         default=AnchorSettings(), description="the chain, and the key, that sealed runs are anchored with"
     )
@@ -214,8 +219,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _coherent_keys(self) -> Self:
-        if (self.checkpoint_file or self.log_witness) and not self.log_key_file:
-            raise ValueError("CLVLAB_CHECKPOINT_FILE and CLVLAB_LOG_WITNESS need CLVLAB_LOG_KEY_FILE as well")
+        if (self.checkpoint_file or self.log_witness or self.log_policy) and not self.log_key_file:
+            raise ValueError(
+                "CLVLAB_CHECKPOINT_FILE, CLVLAB_LOG_WITNESS and CLVLAB_LOG_POLICY need CLVLAB_LOG_KEY_FILE as well"
+            )
         if self.jwks_url and self.jwt_public_key_file:
             raise ValueError("set CLVLAB_JWKS_URL or CLVLAB_JWT_PUBLIC_KEY_FILE, not both")
         if (self.jwks_url or self.jwt_public_key_file) and not (self.jwt_issuer and self.jwt_audience):

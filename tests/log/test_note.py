@@ -1,3 +1,5 @@
+from base64 import b64encode
+
 import pytest
 
 from clvlab.errors import LogError
@@ -97,7 +99,7 @@ def test_file_that_is_no_private_key_is_refused_without_showing_it(tmp_path, tex
 
 @pytest.mark.parametrize(
     "text",
-    ["", TEXT + "extension\n", TEXT.replace("3", "03"), TEXT.replace("3", "-3"), TEXT.replace("A=", "="), "\n3\n" + TEXT[14:]],
+    ["", TEXT + "\n", TEXT + "\nextension\n", TEXT + "extension", TEXT.replace("3", "03"), TEXT.replace("3", "-3"), TEXT.replace("A=", "="), "\n3\n" + TEXT[14:]],
 )
 def test_text_that_is_no_checkpoint_is_refused(text):
     with pytest.raises(LogError):
@@ -108,3 +110,35 @@ def test_name_with_a_space_or_plus_is_refused():
     for name in ("", "a b", "a+b", "a\n"):
         with pytest.raises(LogError, match="name of a key"):
             Signer.new(name)
+
+
+def test_extension_lines_are_read_and_signed_and_are_no_part_of_the_state():
+    found = checkpoint(TEXT + "first\nsecond\n")
+
+    assert (found.extension, found.text) == ("first\nsecond\n", TEXT + "first\nsecond\n")
+    assert found == checkpoint(TEXT)
+
+
+def test_signatures_of_other_types_are_passed_over_whatever_their_length():
+    other = b64encode(bytes(4 + 8 + 2420)).decode()
+    line = f"\u2014 {LOG.name} {other}\n"
+
+    assert open_note(write_note(TEXT, line, LOG.line(TEXT), line), LOG.verifier)[1] == (LOG.verifier,)
+
+
+@pytest.mark.parametrize("line", ["\u2014 a+b AAAAAAAA\n", "\u2014 a\u00a0b AAAAAAAA\n", "\u2014 a\tb AAAAAAAA\n"])
+def test_line_under_a_name_that_no_key_can_have_is_refused(line):
+    with pytest.raises(LogError):
+        open_note(write_note(TEXT, LOG.line(TEXT), line), LOG.verifier)
+
+
+def test_note_with_more_signatures_than_are_read_is_refused():
+    with pytest.raises(LogError, match="a note with 101 signatures, more than 100"):
+        open_note(write_note(TEXT, *[LOG.line(TEXT)] * 101), LOG.verifier)
+
+
+def test_cosignature_of_a_time_that_no_clock_shows_does_not_hold():
+    witness = Signer("w.example", 4, bytes(range(1, 33)))
+
+    with pytest.raises(LogError, match="does not hold"):
+        open_note(write_note(TEXT, witness.line(TEXT, 2**63)), witness.verifier)

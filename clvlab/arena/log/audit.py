@@ -45,7 +45,8 @@ class Statements:
             self.auditor.fail(head.fault)
         else:
             self.auditor.expect_root(head.size, head.root, "the state of the log")
-        self.auditor.expect_owners(head.size, head.owners, "the log's keeper")
+        if head.owners is not None:
+            self.auditor.expect_owners(head.size, head.owners, "the log's keeper")
         if head.note is None:
             return
         current = self.signed_checkpoint("the log's checkpoint", head.note, current=True)
@@ -149,9 +150,9 @@ class Statements:
     def judge_quorum(self, trust: Trust) -> None:
         if self._keys.logs and not self.newest:
             self.auditor.fail("no checkpoint of the log is signed by a key that you trust")
-        if len(self.witnesses) < trust.witness_quorum:
-            signers = f"{len(self.witnesses)} trusted witnesses signed the newest checkpoint"
-            self.auditor.fail(f"{signers}, {trust.witness_quorum} must")
+        fault = trust.quorum_fault(self.witnesses)
+        if fault is not None:
+            self.auditor.fail(fault)
 
 
 _STATE = "clvlab-audit/1"
@@ -295,6 +296,8 @@ def _read(source: LogSource, auditor: Auditor, size: int, limits: SourceLimits) 
             auditor.add(entry)
     except EntryMissingError as error:
         auditor.fail(str(error), error.index)
+    for index, fault in source.faults:
+        auditor.fail(fault, index)
 
 
 def _last_checkpoint(content: bytes, name: str) -> Checkpoint:

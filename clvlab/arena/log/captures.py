@@ -68,8 +68,9 @@ def log_grade(pack: Pack, place: str, trust: Trust, note: str | None = None, lim
             return LogGrade(pack.grade, ("the log has no signed checkpoint: name one with --checkpoint",))
         try:
             signed, witnesses = trusted_checkpoint(note, keys)
-            if len(witnesses) < trust.witness_quorum:
-                raise LogError(f"{len(witnesses)} trusted witnesses signed the checkpoint, {trust.witness_quorum} must")
+            fault = trust.quorum_fault(witnesses)
+            if fault is not None:
+                raise LogError(fault)
             times = _times(source, signed, {part.entry for part in parts}, limits)
         except LogError as error:
             return LogGrade(pack.grade, (str(error),))

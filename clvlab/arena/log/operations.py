@@ -12,14 +12,16 @@ from urllib.parse import quote
 
 from clvlab.api.answer import pick
 from clvlab.api.leaderboard import OwnerCounts
-from clvlab.errors import LogError, MissingExtraError, StoreUnreachableError
-from clvlab.log.bundles import LOG_PART, LOG_PART_WITHOUT_CLAIM
+from clvlab.errors import BundleError, LogError, MissingExtraError, StoreUnreachableError
+from clvlab.log.bundles import LOG_PART, LOG_PART_WITHOUT_CLAIM, log_part, proof_hashes
 from clvlab.log.log import LogRows, LogStore, claim, counts, proven
 from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_signer
+from clvlab.log.proof_file import proof_files
 from clvlab.log.publication import Publication, signed
 from clvlab.log.restarts import RestartRecord, restart
 from clvlab.log.tree import consistency, tree_root
 from clvlab.log.witness import Witness, request
+from clvlab.proof.bundle import read_bundle
 
 
 @contextmanager
@@ -138,3 +140,16 @@ def _own(rows: LogRows, note: str) -> Checkpoint:
     if found.size > rows.size() or tree_root(rows, found.size) != found.root:
         raise LogError(f"the checkpoint of {found.origin!r} at {found.size} entries is not of this log")
     return found
+
+
+def bundle_proofs(content: bytes) -> dict[str, bytes]:
+    """Return the proofs of a bundle's commitment and result as ``.tlog-proof`` files, with the entries that they prove."""
+    parts = read_bundle(content)
+    if "log.json" not in parts:
+        raise BundleError("the bundle holds no proofs of a log")
+    log = log_part(parts)
+    proved = [
+        (name, log[name]["index"], proof_hashes(log[name]["proof"]), log[name]["entry"].encode())
+        for name in ("commit", "outcome")
+    ]
+    return proof_files(log["checkpoint"], proved)

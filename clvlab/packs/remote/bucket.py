@@ -175,6 +175,12 @@ class Bucket:
                 return False
         return True
 
+    def replace(self, name: str, content: bytes) -> None:
+        """Write an object over an existing one."""
+        self._check_listed("nothing can be written there")
+        with self._naming(name):
+            _library().put(self._writing, name, content)
+
     def create_or_compare(self, name: str, content: bytes | Path) -> None:
         """Write an object where none exists; an existing one must have the same bytes, else ``RemoteConflictError``."""
         if self.create(name, content):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import AfterValidator, TypeAdapter
 
 from clvlab.api.leaderboard import ConsistencyResponse, LeaderboardResponse, LogEntriesResponse, LogResponse
@@ -15,7 +15,7 @@ from clvlab.arena.pages import PAGE
 from clvlab.base.cache import BoundedCache
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery
 from clvlab_service.json_lists import ReadPlace
-from clvlab_service.negotiation import LIST, REVALIDATED, Responses, kept_tag, link_next, unless_kept
+from clvlab_service.negotiation import FINAL, LIST, REVALIDATED, Responses, kept_tag, link_next, unless_kept
 from clvlab_service.openapi import problems
 
 _ANSWER = TypeAdapter(LeaderboardResponse)
@@ -124,3 +124,50 @@ async def entries(
 def consistency(first: _SIZE, second: _SIZE, application: ApplicationDep) -> ConsistencyResponse:
     """Prove that the log of `second` entries extends the log of `first` entries."""
     return application.log.consistency(first, second)
+
+
+_TILE: Responses = {
+    200: {
+        "description": "Hashes, or entries with their lengths",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@log_router.get(
+    "/tiles/checkpoint",
+    operation_id="getTilesCheckpoint",
+    response_class=Response,
+    responses=_NOTE | problems(s404="The log has no key"),
+)
+def tiles_checkpoint(application: ApplicationDep) -> Response:
+    """Read the checkpoint of the log's tiles (C2SP tlog-tiles): the newest that its witnesses were asked to cosign."""
+    headers = {"Cache-Control": REVALIDATED}
+    return Response(application.log.tiles_checkpoint(), headers=headers, media_type="text/plain; charset=utf-8")
+
+
+@log_router.get(
+    "/tiles/restarts.json",
+    operation_id="getTilesRestarts",
+    response_class=Response,
+    responses=LIST | problems(s404="The log was never restarted"),
+)
+def tiles_restarts(application: ApplicationDep) -> Response:
+    """Read the restarts of a restored log, for readers of its tiles."""
+    return Response(application.log.restarts(), headers={"Cache-Control": REVALIDATED}, media_type="application/json")
+
+
+@log_router.get(
+    "/tiles/tile/{tile:path}",
+    operation_id="getTile",
+    response_class=Response,
+    responses=_TILE | problems(s404="No such tile, or the log is not so long yet; or it has no key"),
+)
+async def tile(
+    tile: Annotated[str, Path(max_length=100, description="Level or `entries`, number in groups of three digits, width.")],
+    application: ApplicationDep,
+    place: ReadPlace,
+) -> Response:
+    """Read a tile of up to 256 hashes, or a bundle of up to 256 entries; neither ever changes."""
+    content = await place.run(application.log.tile, f"tile/{tile}")
+    return Response(content, headers={"Cache-Control": FINAL}, media_type="application/octet-stream")

@@ -87,7 +87,7 @@ async function openNote(note, keys) {
 // Read a checkpoint that the log in its first line signed; the log's key must be trusted.
 async function readCheckpoint(note, keys) {
   const { body, signers } = await openNote(note, keys);
-  const found = /^([^\n]+)\n(0|[1-9][0-9]{0,15})\n([^\n]+)\n$/.exec(body);
+  const found = /^([^\n]+)\n(0|[1-9][0-9]{0,15})\n([^\n]+)\n(?:[^\n]+\n)*$/.exec(body);
   require(found && Number(found[2]) <= SAFE, "no checkpoint of a log");
   const [, origin, size, encoded] = found;
   const root = fromBase64(encoded);

@@ -1,0 +1,1 @@
+"""Logs, proofs and notes judged by code that is not ours: Go's ``tlog`` and ``note``, and sigstore's Merkle code."""
