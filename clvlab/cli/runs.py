@@ -167,6 +167,29 @@ def report(
         out.print(f"Wrote {plain(str(page))}; open it in a browser")
 
 
+def share(
+    run: RunName,
+    out_file: Annotated[Path, typer.Option("--out", help="File to write, as card.png or card.svg.")] = Path("card.png"),
+    page: Annotated[str | None, typer.Option(help="Address of the run's page at a service, for a QR code.")] = None,
+    agent_id: Annotated[str | None, typer.Option(help="Agent to show of a run of several.")] = None,
+    runs_folder: RunsFolderOption = DEFAULT_RUNS,
+    as_json: JsonOption = False,
+) -> None:
+    """Write one picture of a sealed run to send: verdict, interval, curve, and what was not checked."""
+    from clvlab.arena.runs import bundles
+    from clvlab.report.share import SharedPicture
+
+    path = run_list.find_run(run, runs_folder)
+    with interruptible(lambda: "no picture was written"), err.status("drawing"):
+        picture = SharedPicture(bundles.read_stored(path)[0], page, agent_id)
+        picture.write(out_file)
+    if as_json:
+        print_json({"run_id": picture.sealed.run_id, "picture": str(out_file), "alternative": picture.alternative})
+    else:
+        out.print(f"Wrote {plain(str(out_file))}; a bundle to check goes with it:")
+        show_next("bundle", path, "--out", f"{picture.sealed.run_id}.clv")
+
+
 def _pack(named: str | None, content_hash: str | None, view: bytes) -> Pack:
     from clvlab.arena import packs
 

@@ -30,6 +30,8 @@ from clvlab.statistics.staking import HALF_KELLY, Staking
 from clvlab.words import counted, mean_clv
 
 if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from pathlib import Path
+
     from clvlab.lab.widgets.explorer import Explorer
     from clvlab.report.bankrolls import BankrollFan
     from clvlab.report.cards import AuditReport, Report, Scores
@@ -437,6 +439,10 @@ class Result(Exportable):
     def verify(self) -> VerificationResult:
         """Recompute the proof from the sealed bytes."""
         return VerificationResult(self.source.verification)
+
+    def share(self, path: str | Path, *, page: str | None = None, agent_id: str | None = None) -> Path:
+        """Write one picture to send, and return its path; see ``Run.share``."""
+        return self.run.share(path, page=page, agent_id=agent_id)
 
     def _agent(self, agent_id: str | None) -> str:
         """Return the id of an agent; it may be left out if there is only one agent."""
