@@ -225,13 +225,13 @@ def packs_build(
 @packs_app.command("import")
 def packs_import(
     source: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="One of betfair, betfair-csv, csv, football-data, kalshi, oddsharvester, oddsportal, parquet, pmxt, "
             "polymarket, the-odds-api, trades, txline; by default the files tell.",
             metavar="[SOURCE]",
         ),
-    ],
+    ] = None,
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders of the source.", metavar="FILE...")] = None,
     *,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
@@ -272,6 +272,10 @@ def packs_import(
     from clvlab.sources.mapping import texts_by_name, weights_by_book, with_flags
 
     with interruptible(_whole_or_nothing(out_folder)), err.status("importing") as status:
+        if source is None:
+            raise typer.BadParameter(
+                f"name odds to read, as {command('packs', 'import', 'odds.csv', '--out', 'my-pack')}", param_hint="FILE"
+            )
         try:
             weights = weights_by_book("--weight", weight)
             columns, sides = texts_by_name("--column", column), texts_by_name("--side", side)

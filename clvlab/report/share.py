@@ -200,8 +200,8 @@ class SharedPicture:
             yield _Words(_LEFT, y, line, 16, colour=_QUIET)
             y += 22
         name = self.sealed.run_id
-        asked = (f"evidence {self.sealed.evidence_hash}", f"{name}: ask for the bundle, and run clvlab verify BUNDLE")
-        for line in (name, self.page) if self.page else asked:
+        local = (f"evidence {self.sealed.evidence_hash}", f"{name}: ask for the bundle, and run clvlab verify BUNDLE")
+        for line in (name, self.page) if self.page else local:
             yield _Words(_LEFT, y, _cut(line, 15, self._reach), 15)
             y += 22
         if self.page:
@@ -364,13 +364,13 @@ def _several(each: dict[str, pl.DataFrame], run: Run) -> _Content:
     ahead = sum(one.verdict.tone is Tone.BEATS for one in found.values())
     claim = f"{ahead or 'None'} of {len(each):,} agents {'beats' if ahead < 2 else 'beat'} the closing line"
     rest = "Each interval is of one agent alone: of many agents, some are ahead by luck, and the first is flattered by it."
-    shown = order[:_MOST_ROWS]
-    means = [one.clv for one in (found[name] for name in shown)]
+    first = order[:_MOST_ROWS]
+    means = [one.clv for one in (found[name] for name in first)]
     within = scale([bound for one in means for bound in (one.mean, one.low, one.high)])
     at = _places(within, 560, 900)
     parts: list[_Part] = [_Words(_LEFT, 276, "Mean CLV, bps, with its 95 % interval", 16, colour=_QUIET)]
     y = 308
-    for name, one in zip(shown, means, strict=True):
+    for name, one in zip(first, means, strict=True):
         parts.append(_Words(_LEFT, y + 6, _cut(name, 18, 440), 18))
         if one.mean is None:
             parts.append(_Words(_RIGHT, y + 6, "no scored decision", 17, "end", _QUIET))
@@ -381,8 +381,8 @@ def _several(each: dict[str, pl.DataFrame], run: Run) -> _Content:
             parts.append(_Words(_RIGHT, y + 6, words.estimate(one.mean, one.low, one.high), 17, "end"))
         y += 31
     parts.append(_line((at(0), 290), (at(0), y - 16), GREY, dashed=True))
-    if len(order) > len(shown):
-        parts.append(_Words(_LEFT, y + 6, f"and {len(order) - len(shown):,} more", 16, colour=_QUIET))
+    if len(order) > len(first):
+        parts.append(_Words(_LEFT, y + 6, f"and {len(order) - len(first):,} more", 16, colour=_QUIET))
     return _Content(claim, rest, Tone.BEATS if ahead else Tone.UNCLEAR, parts)
 
 
@@ -433,9 +433,9 @@ def _cut(text: str, size: int, reach: float) -> str:
     """Return a text that fits; the middle of a long one is left out."""
     text = _plain(text)
     kept = len(text)
-    while kept and _width(shown := _shortened(text, kept), size) > reach:
+    while kept and _width(short := _shortened(text, kept), size) > reach:
         kept -= 1
-    return shown
+    return short
 
 
 def _shortened(text: str, kept: int) -> str:
