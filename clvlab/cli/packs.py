@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clvlab.base.files import written_file
+from clvlab.base.invocation import command
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.output import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import bar, interruptible

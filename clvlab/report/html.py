@@ -139,7 +139,8 @@ def card(template: str, heading: str = "", /, **values: object) -> Html:
 
 def page(title: str, content: Html) -> str:
     """Return a page that needs no other file. The first heading of its cards becomes that of the page."""
+    text = str(content)
     for name, level in (("h4", 2), ("h5", 3)):
-        content = Html(sub(rf"(</?){name}\b", rf"\g<1>h{level}", content))
-    content = Html(sub(r"<h2\b(.*?)</h2>", r"<h1\1</h1>", content, count=1, flags=DOTALL))
-    return f"{render('page.html', title=title, content=content)}\n"
+        text = sub(rf"(</?){name}\b", rf"\g<1>h{level}", text)
+    text = sub(r"<h2\b(.*?)</h2>", r"<h1\1</h1>", text, count=1, flags=DOTALL)
+    return f"{render('page.html', title=title, content=Html(text))}\n"
