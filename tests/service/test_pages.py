@@ -48,7 +48,7 @@ def paths(served):
     run, competition = f"/runs/{served.run_id}", f"/competitions/{served.competition_id}"
     return [
         "/leaderboard", "/runs", run, f"{run}/decisions", f"{run}/actions/1", "/competitions", competition,
-        "/replay-packs", "/replay-packs/starter", "/replay-packs/starter/fixtures",
+        "/replay-packs", "/replay-packs/starter", "/replay-packs/starter/fixtures", "/log", "/strategies",
     ]  # fmt: skip
 
 
@@ -79,6 +79,32 @@ def test_a_run_has_a_picture_that_other_sites_find(served):
 
     png = served.nobody.get(f"/runs/{served.run_id}/card.png")
     assert (png.headers["content-type"], png.content[:8]) == ("image/png", b"\x89PNG\r\n\x1a\n")
+
+
+def test_a_backtest_leads_to_the_page_of_its_run_and_that_to_its_tear_sheet(served):
+    named = served.run_id.replace("run_", "bt_")
+    led = served.nobody.get(f"/backtests/{named}", headers=BROWSER, follow_redirects=False)
+
+    assert (led.status_code, led.headers["location"]) == (303, f"/runs/{served.run_id}")
+    assert page(served, "/backtests/bt_nothing", status=404)
+    links = [one["href"] for one in Elements(page(served, f"/runs/{served.run_id}").text).all("a")]
+    assert f"/backtests/{named}/tear-sheet" in links
+    assert served.nobody.get(f"/backtests/{named}").json()["run_id"] == served.run_id
+
+
+def test_the_log_and_the_templates_are_pages(served):
+    log, text = served.get("/log"), page(served, "/log").text
+
+    assert log["root_hash"] in text
+    assert all(one["owner"] in unescape(text) for one in log["owners"])
+    templates = page(served, "/strategies").text
+    assert all(one["summary"] in unescape(templates) for one in served.get("/strategies")["strategies"])
+
+
+def test_rows_of_the_leaderboard_lead_to_runs(served):
+    links = [one["href"] for one in Elements(page(served, "/leaderboard").text).all("a")]
+
+    assert "/runs?agent_id=cumulative-drift" in links
 
 
 def test_a_hostile_host_gets_into_no_picture_and_no_tag(served):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
 from pydantic import BeforeValidator
 
 from clvlab import words
@@ -18,13 +20,14 @@ from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.errors import UnknownRunError
 from clvlab.runs.card import card_causality
 from clvlab.runs.inspector import arithmetic
+from clvlab.runs.run import run_id_of
 from clvlab.words import REASON_FINDINGS
 from clvlab_service.bodies import shortened
 from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, PageSizeQuery, SheetPool
 from clvlab_service.json_lists import ReadPlace
 from clvlab_service.negotiation import RevalidatedRoute
 from clvlab_service.pages.route import page_router
-from clvlab_service.rendering import page
+from clvlab_service.rendering import Links, page
 
 # Pages ``/runs/{run_id}/decisions`` and ``/runs/{run_id}/actions/{seq}``.
 
@@ -136,6 +139,14 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
         context | {"words": words, "causality": _causality},
         stream=f"{root}/runs/{run_id}/progress" if under_way else None,
     )
+
+
+@router.get("/backtests/{backtest_id}")
+def backtest(backtest_id: str, request: Request, application: ApplicationDep) -> Response:
+    """Lead to the page of the run of a backtest."""
+    run_id = run_id_of(backtest_id)
+    application.jobs.state(run_id)  # refuses an unknown one
+    return RedirectResponse(Links(str(request.scope.get("root_path", "")))("runs", run_id), HTTPStatus.SEE_OTHER)
 
 
 # A picture to send, which other sites show where somebody links to the page of a run.
