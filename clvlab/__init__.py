@@ -4,6 +4,17 @@
 >>> bt = cl.backtest(cl.open_pack("starter"), agent="cumulative-drift")
 >>> bt.run.verify().passed
 True
+
+Odds        packs, open_pack, imports, import_odds, concat, join_sources, lead_lag
+Agents      agents, strategy, TickAgent, Book, isolated, lookahead_audit, lookahead_audits
+Backtests   backtest, backtests, open_run, Window, PolicyEnvelope
+Searches    sweep, walk_forward, compare, leaderboard
+Your bets   grade_bets
+Elsewhere   Lab, Client
+Set-up      check_extras, errors
+
+A result answers by name: bt.verdict, bt.mean_clv, bt.interval, bt.edge, bt.roi; bt.tear_sheet() has the rest, bt.scores each
+decision, bt.run.verify() the checks, bt.share("card.png") a picture to send. help(clvlab.backtest) explains one verb.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ from clvlab.cli.output import (
 )
 from clvlab.cli.packs import packs_app
 from clvlab.cli.progress import interruptible, stages
-from clvlab.cli.runs import compare, report, runs, verify
+from clvlab.cli.runs import compare, report, runs, share, verify
 from clvlab.cli.search import sweep
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
 from clvlab.report import run_list
@@ -307,7 +307,7 @@ def clvlab(
 
 for panel, commands in {
     "The main job": (backtest, verify, report),
-    "Runs": (demo, runs, show, compare, sweep, live),
+    "Runs": (demo, runs, show, share, compare, sweep, live),
     "Proofs": (proof.anchor, proof.bundle, proof.push, proof.disclose, proof.prove, proof.verifier, proof.devchain, witness),
     "Feeds": (capture, devfeed),
     "Service": (serve, mcp, worker, dev_token, backup, retention, rebuild_leaderboard),

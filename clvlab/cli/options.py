@@ -84,7 +84,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PackArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, path of a pack folder, or URL.", metavar="PACK")]
 FolderArgument = Annotated[str, typer.Argument(help="Pack id in the catalog, or path of a pack folder.", metavar="PACK")]
 UrlArgument = Annotated[str, typer.Argument(help="URL, as s3://bucket/prefix.", metavar="URL")]
-RunArgument = Annotated[Path, typer.Argument(help="Folder of a sealed run.", metavar="RUN")]
 RunName = Annotated[str, typer.Argument(help="Run folder, bundle, run id or the beginning of one, or 'latest'.", metavar="RUN")]
 RunNames = Annotated[
     list[str],

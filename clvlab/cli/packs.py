@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clvlab.base.files import written_file
+from clvlab.base.invocation import command
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.output import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import bar, interruptible
@@ -272,13 +273,13 @@ def packs_build(
 @packs_app.command("import")
 def packs_import(
     source: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="One of betfair, betfair-csv, csv, football-data, kalshi, oddsharvester, oddsportal, parquet, pmxt, "
             "polymarket, the-odds-api, trades, txline; by default the files tell.",
             metavar="[SOURCE]",
         ),
-    ],
+    ] = None,
     paths: Annotated[list[Path] | None, typer.Argument(help="Files or folders of the source.", metavar="FILE...")] = None,
     *,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
@@ -319,6 +320,10 @@ def packs_import(
     from clvlab.sources.mapping import texts_by_name, weights_by_book, with_flags
 
     with interruptible(_whole_or_nothing(out_folder)), err.status("importing") as status:
+        if source is None:
+            raise typer.BadParameter(
+                f"name odds to read, as {command('packs', 'import', 'odds.csv', '--out', 'my-pack')}", param_hint="FILE"
+            )
         try:
             weights = weights_by_book("--weight", weight)
             columns, sides = texts_by_name("--column", column), texts_by_name("--side", side)

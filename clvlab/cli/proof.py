@@ -14,10 +14,11 @@ import typer
 
 from clvlab.base.files import file_bytes, new_file
 from clvlab.base.invocation import command
-from clvlab.cli.options import CheckpointFileOption, JsonOption, RunArgument, UrlArgument, goes_with
+from clvlab.cli.options import CheckpointFileOption, JsonOption, RunName, RunsFolderOption, UrlArgument, goes_with
 from clvlab.cli.output import err, facts, out, plain, print_json
 from clvlab.cli.progress import interruptible
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
+from clvlab.report.run_list import DEFAULT_RUNS, find_run
 from clvlab.words import counted
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
@@ -65,16 +66,17 @@ def further(
     return found
 
 
-def anchor(run: RunArgument, as_json: JsonOption = False) -> None:
+def anchor(run: RunName, runs_folder: RunsFolderOption = DEFAULT_RUNS, as_json: JsonOption = False) -> None:
     """Write the manifest hash of a sealed run as a memo on the chain that CLVLAB_ANCHOR_* names, exactly once."""
     from clvlab.anchor.settings import anchor_from_environment
     from clvlab.runs import run_folder
 
+    path = find_run(run, runs_folder)
     with (
         interruptible(lambda: "the memo may have been sent; the same command finds it, and sends no other"),
         err.status("anchoring"),
     ):
-        done = run_folder.anchor_run(run, anchor_from_environment())
+        done = run_folder.anchor_run(path, anchor_from_environment())
     record = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
     if as_json:
         print_json(record)
@@ -117,7 +119,7 @@ def devchain(
 
 
 def bundle(
-    run: RunArgument,
+    run: RunName,
     out_file: Annotated[Path, typer.Option("--out", help="File of the bundle, as run.clv; never overwritten.")],
     log: Annotated[str | None, typer.Option(help="File or URL of the run log that holds the run.")] = None,
     log_key: Annotated[Path | None, typer.Option(help="Private key of the log, to sign a checkpoint now.")] = None,
@@ -127,12 +129,13 @@ def bundle(
     stamps: Annotated[
         Path | None, typer.Option(help="File of stamps over the checkpoint, as the command 'log stamp' writes it.")
     ] = None,
+    runs_folder: RunsFolderOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Put a run and its proofs into one file, which clv_verify.py reads."""
     goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since, stamps=stamps)
     with interruptible(lambda: f"the bundle in {out_file} is whole" if out_file.exists() else "no bundle was written"):
-        size = _bundled(run, out_file, log, log_key, checkpoint, since, checkpoint_file, stamps)
+        size = _bundled(find_run(run, runs_folder), out_file, log, log_key, checkpoint, since, checkpoint_file, stamps)
     if as_json:
         print_json({"bundle": str(out_file), "bytes": size})
         return
@@ -171,12 +174,13 @@ def _bundled(
     return len(content)
 
 
-def push(run: RunArgument, url: UrlArgument, as_json: JsonOption = False) -> None:
+def push(run: RunName, url: UrlArgument, runs_folder: RunsFolderOption = DEFAULT_RUNS, as_json: JsonOption = False) -> None:
     """Verify a run folder or a bundle, and put it into a bucket under its run id; nothing is overwritten."""
     from clvlab.arena.runs.bundles import push_stored
 
+    path = find_run(run, runs_folder)
     with interruptible(lambda: "a part of it may be there; the same command continues it"), err.status("pushing"):
-        where = push_stored(run, url)
+        where = push_stored(path, url)
     if as_json:
         print_json({"url": where})
     else:
@@ -184,22 +188,25 @@ def push(run: RunArgument, url: UrlArgument, as_json: JsonOption = False) -> Non
 
 
 def disclose(
-    run: RunArgument, seq: Annotated[int, typer.Argument(help="Sequence number of a decision.", metavar="SEQ")]
+    run: RunName,
+    seq: Annotated[int, typer.Argument(help="Sequence number of a decision.", metavar="SEQ")],
+    runs_folder: RunsFolderOption = DEFAULT_RUNS,
 ) -> None:
     """Prove one decision and its score without showing the others: prints JSON, which clv_verify.py reads."""
     from clvlab.arena.runs import bundles
 
     with interruptible():
-        text = bundles.disclose(run, seq).decode()
+        text = bundles.disclose(find_run(run, runs_folder), seq).decode()
     sys.stdout.write(text)
 
 
 def prove(
-    run: RunArgument,
+    run: RunName,
     pack: Annotated[str, typer.Option(help="Id or folder of the run's pack, which TxLINE's messages are in.")],
     out_file: Annotated[
         Path | None, typer.Option("--out", help="File of the proofs; provider-proofs.jsonl in the run's folder by default.")
     ] = None,
+    runs_folder: RunsFolderOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Keep TxLINE's proofs of the prices of a run's scored entries and closes: from its pack, or asked of TxLINE."""
@@ -207,11 +214,12 @@ def prove(
     from clvlab.base.files import replace_file
     from clvlab.packs.lookup import open_pack
 
-    if out_file is None and not run.is_dir():
+    path = find_run(run, runs_folder)
+    if out_file is None and not path.is_dir():
         raise typer.BadParameter("a bundle is not changed: name a file", param_hint="--out")
-    target = out_file or run / provider.PROOFS_FILE
+    target = out_file or path / provider.PROOFS_FILE
     with interruptible(lambda: "no proof was written"), err.status("asking for proofs"):
-        lines, missing = provider.prove(run, open_pack(pack))
+        lines, missing = provider.prove(path, open_pack(pack))
         replace_file(target, lines)
     count = lines.count(b"\n") - 1
     if as_json:
@@ -221,7 +229,7 @@ def prove(
         if missing:
             out.print(f"{counted(missing, 'message')} had none yet: batches are published after some minutes; repeat it then")
         else:
-            out.print(f"Next: {plain(command('verify', run, '--provider-proofs', target))}")
+            out.print(f"Next: {plain(command('verify', path, '--provider-proofs', target))}")
     raise typer.Exit(1 if missing else 0)
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
     from clvlab.proof.verify import Verification
 
 _ID_LENGTH = 8
+_TABLE_WIDTH = 84
+_VERIFIED = {None: "not yet", True: "yes", False: "NO"}
 
 
 def runs(
@@ -45,10 +47,24 @@ def runs(
         say(f"There is no run in {runs_folder} yet")
         show_next("backtest", "season", "--agent", "cumulative-drift", *run_list.runs_option(runs_folder))
     else:
-        show_table(_table(found))
+        if out.width < _TABLE_WIDTH and out.is_terminal:
+            for run in found:
+                _show_narrow(run)
+        else:
+            show_table(_table(found))
         out.print(f"{counted(len(found), 'run')} in {plain(str(runs_folder))}")
         show_next("verify", "latest", *run_list.runs_option(runs_folder))
     raise typer.Exit(1 if any(run.verified is False for run in found) else 0)
+
+
+def _show_narrow(run: run_list.ListedRun) -> None:
+    """Show a run under each other where a table would break its words."""
+    name, place = run.folder.name[: _ID_LENGTH + len("run_")], f" on {run.pack_id}" if run.pack_id else ""
+    say(f"{name}  {run.written:%m-%d %H:%M} UTC{place}", "bold")
+    for agent, one in zip(run.agents, run.headlines, strict=True):
+        for text in (agent, f"  mean CLV {one.interval}", f"  edge at the price {one.price}"):
+            say(text)
+    say(f"  verified: {_VERIFIED[run.verified]}" if run.fault is None else "  unreadable")
 
 
 def _table(found: list[run_list.ListedRun]) -> Table:
@@ -60,11 +76,10 @@ def _table(found: list[run_list.ListedRun]) -> Table:
     for name in ("run", "written (UTC)", "agent", "pack", means, "verified"):
         layout.add_column(name, overflow="fold", no_wrap=name == "run", min_width=26 if name == means else None)
     for run in found:
-        verified = {None: "not asked", True: "yes", False: "NO"}[run.verified]
         spelt = [f"{one.interval}\n{one.price}" for one in run.headlines] or ["unreadable"]
         name = run.folder.name[: _ID_LENGTH + len("run_")]
         agents = "\n\n".join(run.agents)  # each has a line and a price
-        cells = (name, f"{run.written:%m-%d %H:%M}", agents, run.pack_id or "", "\n".join(spelt), verified)
+        cells = (name, f"{run.written:%m-%d %H:%M}", agents, run.pack_id or "", "\n".join(spelt), _VERIFIED[run.verified])
         layout.add_row(*(plain_cell(cell) for cell in cells))
     return layout
 
@@ -165,6 +180,29 @@ def report(
         say(tally(taken.counts))
     if page is not None:
         out.print(f"Wrote {plain(str(page))}; open it in a browser")
+
+
+def share(
+    run: RunName,
+    out_file: Annotated[Path, typer.Option("--out", help="File to write, as card.png or card.svg.")] = Path("card.png"),
+    page: Annotated[str | None, typer.Option(help="Address of the run's page at a service, for a QR code.")] = None,
+    agent_id: Annotated[str | None, typer.Option(help="Agent to show of a run of several.")] = None,
+    runs_folder: RunsFolderOption = DEFAULT_RUNS,
+    as_json: JsonOption = False,
+) -> None:
+    """Write one picture of a sealed run to send: verdict, interval, curve, and what was not checked."""
+    from clvlab.arena.runs import bundles
+    from clvlab.report.share import SharedPicture
+
+    path = run_list.find_run(run, runs_folder)
+    with interruptible(lambda: "no picture was written"), err.status("drawing"):
+        picture = SharedPicture(bundles.read_stored(path)[0], page, agent_id)
+        picture.write(out_file)
+    if as_json:
+        print_json({"run_id": picture.sealed.run_id, "picture": str(out_file), "alternative": picture.alternative})
+    else:
+        out.print(f"Wrote {plain(str(out_file))}; a bundle to check goes with it:")
+        show_next("bundle", path, "--out", f"{picture.sealed.run_id}.clv")
 
 
 def _pack(named: str | None, content_hash: str | None, view: bytes) -> Pack:

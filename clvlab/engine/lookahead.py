@@ -22,6 +22,7 @@ from clvlab.law.clv import scores
 from clvlab.law.positions import positions
 from clvlab.law.schema import DECISIONS, Reason
 from clvlab.law.tape import Tape
+from clvlab.words import counted
 
 _ORDER = ["ts_ms", "fixture_id", "tick_seq"]
 _KEY = ["fixture_id", "tick_seq", "market_key", "side", "action"]
@@ -82,7 +83,7 @@ class BlindDraw:
         return least_found(self.of, self.tested, _FOUND_BY_ONE if self.by_prefixes else _FOUND, self.attempts or 1)
 
     def __str__(self) -> str:
-        drawn = f"{len(self.fixture_ids)} of {self.of} fixture(s) were drawn without a look at decisions"
+        drawn = f"{len(self.fixture_ids)} of {counted(self.of, 'fixture')} were drawn without a look at decisions"
         if self.by_prefixes:
             drawn += f", and decided otherwise where others ended, so prefixes of the whole tape judged {self.tested} of them"
         if self.least is None:
@@ -160,7 +161,7 @@ class LookaheadReport:
     def __repr__(self) -> str:
         audited = f"Look-ahead audit of {self.agent_id!r}"
         if self.passed:
-            on = f"{len(self.cuts)} prefixes of {len(self.fixture_ids)} fixture(s)"
+            on = f"{counted(len(self.cuts), 'prefix', 'prefixes')} of {counted(len(self.fixture_ids), 'fixture')}"
             drawn = f"; {self.blind}" if self.blind else ""
             return f"{audited}: passed, decisions on {on} equal those on the whole tape{drawn}"
         first = self.moved.row(0, named=True)
@@ -225,7 +226,7 @@ def _decisions_alone(agent: Agent, some: Tape) -> pl.DataFrame:
     try:
         return decisions_of(agent, some)
     except ClvlabError as error:
-        error.add_note(f"on {some.series['fixture_id'].n_unique()} fixture(s) of the tape alone")
+        error.add_note(f"on {counted(some.series['fixture_id'].n_unique(), 'fixture')} of the tape alone")
         raise
 
 
@@ -347,7 +348,7 @@ def _differing(
         try:
             then = unchecked_decisions(process, tape.keep(kept.to_series()))
         except ClvlabError as error:
-            error.add_note(f"on {len(ends)} fixture(s) of the tape, each cut at a message of its own")
+            error.add_note(f"on {counted(len(ends), 'fixture')} of the tape, each cut at a message of its own")
             raise
         by_then = timed.join(until, on="fixture_id", how="inner").filter(pl.col("tick_seq") <= pl.col("until"))
         fixture_ids = {fixture_id for frame in _differences(by_then, then) for fixture_id in frame["fixture_id"]}

@@ -148,7 +148,7 @@ def _stamps(parts: Mapping[str, bytes], verification: Verification, roots: bytes
         sizes = {"checkpoint": newest.size}
         if log["earlier"] is not None:
             texts["earlier"] = note_text(log["earlier"]["checkpoint"])
-            before, proof = checkpoint(texts["earlier"]), _hashes(log["earlier"]["proof"])
+            before, proof = checkpoint(texts["earlier"]), proof_hashes(log["earlier"]["proof"])
             sizes["earlier"] = before.size
             if not check_consistency(before.size, newest.size, before.root, newest.root, proof):
                 raise BundleError("the log forked: it does not begin with its earlier entries")

@@ -54,7 +54,7 @@ def axes_or_new(ax: Axes | None) -> Any:
 
 
 def _page_part(figure: Any) -> str:
-    with _STYLING, optional("matplotlib", "a plot").rc_context(_STYLE), _letters_of_any_script():
+    with _STYLING, optional("matplotlib", "a plot").rc_context(_STYLE), without_warnings():
         black = _ink(figure, _INK)
         try:
             width = figure.get_size_inches()[0] * 96
@@ -94,7 +94,7 @@ def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (
     """Draw on new axes and return the SVG element; ``title`` is for screen readers, ``size`` in inches."""
     matplotlib = optional("matplotlib", "a picture")
     figures = optional("matplotlib.figure", "a picture")
-    with _STYLING, matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)), _letters_of_any_script():
+    with _STYLING, matplotlib.rc_context(_STYLE | dict.fromkeys(_INKED, _INK)), without_warnings():
         figure = figures.Figure(figsize=size, layout="tight")
         draw(figure.add_subplot())
         # The layout runs once, and is then switched off, because with an active layout, saving draws everything twice.
@@ -118,7 +118,7 @@ def _svg_of(figure: Any, title: str) -> Html:
 
 
 @contextmanager
-def _letters_of_any_script() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     """Silence the warning about letters that matplotlib's font lacks: they stay text, in the page's fonts."""
     with catch_warnings():
         filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)

@@ -32,7 +32,8 @@ def check_settings(level: float, seed: int = 0, **counts: int) -> None:
             raise StatisticsError(f"{name} must be a whole number of at least 1, not {count!r}")
 
 
-def _writable(path: object) -> Path:
+def writable(path: object) -> Path:
+    """Return the path of a file that can be written; raise ``FileError`` for a folder, or a file in none."""
     if not isinstance(path, str | Path):
         raise FileError(f"a file is named by its path, such as 'result.csv', not {path!r:.80}")
     found = Path(path)
@@ -67,16 +68,16 @@ class Exportable(ABC):
 
     def to_parquet(self, path: str | Path) -> Path:
         """Write ``.frame`` as Parquet and return the path."""
-        self.frame.write_parquet(_writable(path))
+        self.frame.write_parquet(writable(path))
         return Path(path)
 
     def to_csv(self, path: str | Path) -> Path:
         """Write ``.frame`` as CSV and return the path; lists become text with blanks."""
         lists = [name for name, dtype in self.frame.schema.items() if dtype == pl.List]
-        self.frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(_writable(path))
+        self.frame.with_columns(pl.col(lists).cast(pl.List(pl.String)).list.join(" ")).write_csv(writable(path))
         return Path(path)
 
     def to_html(self, path: str | Path) -> Path:
         """Write one self-contained HTML page and return the path."""
-        _writable(path).write_text(page(repr(self).partition("; next:")[0], self._repr_html_()), encoding="utf-8")
+        writable(path).write_text(page(repr(self).partition("; next:")[0], self._repr_html_()), encoding="utf-8")
         return Path(path)

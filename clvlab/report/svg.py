@@ -494,7 +494,7 @@ def cumulative_line(
     banded = [
         (t, low, high) for t, low, high in zip(times_ms, lows, highs, strict=True) if low is not None and high is not None
     ]
-    inner = [0.0, *totals, *_visible_bounds([bound for _, low, high in banded for bound in (low, high)], totals)]
+    inner = [0.0, *totals, *inner_bounds([bound for _, low, high in banded for bound in (low, high)], totals)]
     least, most = min(inner), max(inner)
     reach = (most - least) or 1.0
 
@@ -660,7 +660,7 @@ def _dates(first_ms: float, last_ms: float, y: float) -> list[str]:
     return [text(at, y, label, anchor=_inward(at, 0.06), quiet=True) for at, label in marks]
 
 
-def _visible_bounds(bounds: list[float], totals: Sequence[float]) -> list[float]:
+def inner_bounds(bounds: list[float], totals: Sequence[float]) -> list[float]:
     """Leave out bounds that would flatten the line, as long as fixtures are few."""
     reach = 3 * max(max(totals), 0.0, -min(totals))
     last = bounds[-2:]

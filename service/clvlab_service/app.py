@@ -148,7 +148,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.stream_places = StreamPlaces(settings, metrics)
     app.state.auth = authenticator(settings, log)
     # Seats are called most often, and have no pages. Pages come before the rest: they match only requests that prefer one.
-    for router in (seats.router, *_PAGES, catalog.assets_router, *_ROUTERS):
+    for router in (seats.router, *_PAGES, catalog.assets_router, run_pages.pictures_router, *_ROUTERS):
         app.include_router(router)
     install_error_handlers(app)
     install_docs_page(app)

@@ -38,14 +38,16 @@ def scored(application, run_id):
     return application.decisions.rows(run_id).filter(pl.col("reason") == "scored").cast({"clv_bps": pl.Int64})
 
 
-def test_a_run_says_the_mean_that_its_card_has(application):
+def test_a_run_says_the_mean_of_its_tear_sheet_and_how_many_decisions_that_leaves_out(application):
     for run_id in application.run_ids:
         (own,) = application.results.of(run_id).agents
 
         card = application.runs.card(run_id)["metrics"]
         rows = scored(application, run_id)
-        assert own.estimate == cluster_mean(rows["clv_bps"], rows["fixture_id"])
-        assert (own.estimate.mean, own.estimate.n) == (pytest.approx(card["avg_clv_bps"]), card["action_count"])
+        kept, late = rows.filter(~pl.col("at_close")), application.results.of(run_id).at_close
+        assert own.estimate == cluster_mean(kept["clv_bps"], kept["fixture_id"])
+        assert own.estimate.n + late == card["action_count"]
+        assert own.estimate.mean * own.estimate.n == pytest.approx(card["total_clv_bps"])  # at the close CLV is 0
         assert own.sentence.endswith(".")
         assert own.interval.startswith("<svg")
         assert own.by_date.startswith("<svg")

@@ -4,15 +4,18 @@ import shlex
 import shutil
 import sys
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 import clvlab as cl
 from clvlab.arena.packs import open_pack
 from clvlab.cli.options import params_of
+from clvlab.cli.runs import _show_narrow
 from clvlab.cli.search import _spelt
 from clvlab.errors import UnknownRunError
-from clvlab.report.run_list import find_run
+from clvlab.report.run_list import find_run, listed_runs
 from clvlab.runs.execute import execute
 from clvlab.runs.run_folder import FolderRecorder
 from clvlab.runs.spec import backtest_spec
@@ -47,6 +50,36 @@ def test_what_goes_into_a_pipe_has_neither_boxes_nor_colours(made):
     said = "".join(clvlab(folder, *call)[1] for call in (["runs"], ["show", "latest"], ["--help"]))
 
     assert not [char for char in said if "\u2500" <= char <= "\u257f" or char == "\x1b"]
+
+
+def test_runs_stay_readable_in_a_narrow_terminal(made, monkeypatch):
+    folder, ids = made
+    terminal = Console(file=StringIO(), force_terminal=True, width=40, highlight=False, soft_wrap=True, color_system=None)
+    monkeypatch.setattr("clvlab.cli.output.out", terminal)
+
+    for run in listed_runs(folder / "runs"):
+        _show_narrow(run)
+
+    lines = terminal.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line for line in lines if line in ("baseline", "cumulative-drift")] == ["cumulative-drift", "baseline"]
+    assert lines.count("  verified: not yet") == len(ids)
+
+
+def test_a_proof_is_made_of_the_latest_run(made, tmp_path):
+    folder, ids = made
+
+    code, _, err = clvlab(folder, "bundle", "latest", "--out", str(tmp_path / "latest.clv"))
+
+    assert code == 0, err
+    assert ids[-1] in clvlab(folder, "verify", str(tmp_path / "latest.clv"))[1]
+
+
+def test_an_import_without_odds_names_what_is_missing(tmp_path):
+    code, _, err = clvlab(tmp_path, "packs", "import", "--out", "mine")
+
+    assert code == 2
+    assert "packs import odds.csv --out my-pack" in " ".join(err.split())
 
 
 def test_runs_are_listed_newest_first_with_their_interval(made):

@@ -197,7 +197,7 @@ def test_agent_that_looks_from_one_fixture_to_another_passes(tape):
 
 @pytest.mark.parametrize(
     ("max_rows", "said"),
-    [(10_000_000, "on the prefix of the tape that ends at tick"), (20_000, "on 9 fixture(s) of the tape alone")],
+    [(10_000_000, "on the prefix of the tape that ends at tick"), (20_000, "on 9 fixtures of the tape alone")],
 )
 def test_agent_that_fails_on_a_part_is_told_on_which(tape, max_rows, said):
     height = tape.rows.height

@@ -1,5 +1,7 @@
 """One result for every run: what it says of itself, whoever made it, and what it refuses."""
 
+import re
+
 import pytest
 
 import clvlab as cl
@@ -128,3 +130,37 @@ def test_ids_of_runs_are_for_a_laboratory(lab):
     assert len(lab.compare([run_id, lab.backtest("starter", "cumulative-drift", fixtures=ONE)]).names) == 2
     with pytest.raises(UnsupportedError, match=r"open one with clvlab.Lab"):
         cl.compare([run_id, run_id])
+
+
+def test_a_result_answers_by_name_as_its_tear_sheet_does():
+    bt = cl.backtest("season", "cumulative-drift")
+    sheet = bt.tear_sheet()
+
+    assert (bt.mean_clv, bt.interval, bt.edge) == (sheet.clv.mean, (sheet.clv.low, sheet.clv.high), sheet.edge.mean)
+    assert bt.roi == sheet.settled.roi.mean
+    assert bt.verdict.startswith("Loses at its prices")
+
+
+def test_a_result_without_a_figure_answers_none():
+    nothing = cl.backtest("starter", "cumulative-drift", window=cl.Window(market_allowlist=("none",)))
+    one = cl.backtest("starter", "cumulative-drift", fixtures=[90000005])
+
+    assert (nothing.mean_clv, nothing.interval, nothing.edge) == (None, None, None)
+    assert nothing.verdict == "Nothing to judge: no decision was scored."
+    assert one.mean_clv is not None
+    assert one.interval is None
+
+
+def test_figures_of_several_agents_ask_for_one():
+    both = cl.Lab().compete("starter", ["baseline", "cumulative-drift"])
+
+    with pytest.raises(UnknownAgentError, match="has 2 agents"):
+        both.mean_clv  # noqa: B018  # the figure is what raises
+
+
+def test_the_help_of_the_package_names_every_verb_in_one_screen():
+    lines = cl.__doc__.splitlines()
+    named = {word for line in lines for word in re.findall(r"\w+", line)}
+
+    assert set(cl.__all__) <= named
+    assert len(lines) <= 24

@@ -6,6 +6,8 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import MissingLibraryError
+from clvlab.report.html import Html, card
+from clvlab.report.html import page as page_of
 from clvlab.report.tearsheet import tear_sheet_page
 
 NASTY = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style><b>", "$\\frac$", "勝者 & Söhne", "{0} %s")
@@ -85,3 +87,10 @@ def test_without_matplotlib_the_page_says_what_is_missing(monkeypatch):
 
     with pytest.raises(MissingLibraryError, match="pip install matplotlib"):
         tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
+
+
+def test_a_page_has_one_main_and_one_first_heading_and_skips_no_level():
+    text = page_of("t", Html(f"{card('bar.html', 'First', text='', done=1, total=1)}<h4>Second</h4><h5>Part</h5>"))
+
+    assert text.count("<main>") == text.count("</main>") == 1
+    assert re.findall(r"<(h\d)", text) == ["h1", "h2", "h3"]

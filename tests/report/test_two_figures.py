@@ -62,10 +62,10 @@ def plain(html):
 
 
 def rows_of(done):
-    """The decisions as a service stores them, without entries at the closing message."""
+    """The decisions as a service stores them."""
     run = done.source
     decided = run.evidence.decisions.select("seq", "ts_ms")
-    return run.marked.filter(~pl.col("at_close")).drop("at_close").join(decided, on="seq", maintain_order="left")
+    return run.marked.join(decided, on="seq", maintain_order="left")
 
 
 def first_words(done, face, capsys):

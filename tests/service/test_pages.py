@@ -12,6 +12,8 @@ from clvlab_service.negotiation import prefers_page
 from sqlalchemy import update
 
 from clvlab.arena.events import EventKind, event
+from clvlab.proof.bundle import read_bundle, run_of
+from clvlab.report.share import SharedPicture
 from clvlab.store import competitions, runs
 from clvlab.store.tables import runs as run_table
 from clvlab.words import CAUSALITY
@@ -46,7 +48,7 @@ def paths(served):
     run, competition = f"/runs/{served.run_id}", f"/competitions/{served.competition_id}"
     return [
         "/leaderboard", "/runs", run, f"{run}/decisions", f"{run}/actions/1", "/competitions", competition,
-        "/replay-packs", "/replay-packs/starter", "/replay-packs/starter/fixtures",
+        "/replay-packs", "/replay-packs/starter", "/replay-packs/starter/fixtures", "/log", "/strategies",
     ]  # fmt: skip
 
 
@@ -55,6 +57,75 @@ def page(served, path, status=200, **headers):
     assert response.status_code == status, response.text[:500]
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     return response
+
+
+def test_a_run_has_a_picture_that_other_sites_find(served):
+    text = page(served, f"/runs/{served.run_id}").text
+    about = {one["property"]: one["content"] for one in Elements(text).all("meta") if "property" in one}
+    base = re.escape(f"/runs/{served.run_id}")
+
+    assert re.fullmatch(rf"http://[^/]+{base}", about["og:url"])
+    assert about["og:image"] == f"{about['og:url']}/card.png"
+    assert about["og:description"] in unescape(Elements(text).text)
+    assert (about["og:image:width"], about["og:image:height"]) == ("1200", "630")
+
+    bundle = served.nobody.get(f"/runs/{served.run_id}/bundle").content
+    drawn = served.nobody.get(f"/runs/{served.run_id}/card.svg", headers=BROWSER)
+    assert drawn.headers["content-type"] == "image/svg+xml"
+    assert drawn.headers["content-security-policy"] == "default-src 'none'"
+    assert drawn.content.decode() == SharedPicture(run_of(read_bundle(bundle)), about["og:url"]).svg()
+    again = served.nobody.get(f"/runs/{served.run_id}/card.svg", headers={"If-None-Match": drawn.headers["etag"]})
+    assert again.status_code == 304
+
+    png = served.nobody.get(f"/runs/{served.run_id}/card.png")
+    assert (png.headers["content-type"], png.content[:8]) == ("image/png", b"\x89PNG\r\n\x1a\n")
+
+
+def test_a_backtest_leads_to_the_page_of_its_run_and_that_to_its_tear_sheet(served):
+    named = served.run_id.replace("run_", "bt_")
+    led = served.nobody.get(f"/backtests/{named}", headers=BROWSER, follow_redirects=False)
+
+    assert (led.status_code, led.headers["location"]) == (303, f"/runs/{served.run_id}")
+    assert page(served, "/backtests/bt_nothing", status=404)
+    links = [one["href"] for one in Elements(page(served, f"/runs/{served.run_id}").text).all("a")]
+    assert f"/backtests/{named}/tear-sheet" in links
+    assert served.nobody.get(f"/backtests/{named}").json()["run_id"] == served.run_id
+
+
+def test_the_log_and_the_templates_are_pages(served):
+    log, text = served.get("/log"), page(served, "/log").text
+
+    assert log["root_hash"] in text
+    assert all(one["owner"] in unescape(text) for one in log["owners"])
+    templates = page(served, "/strategies").text
+    assert all(one["summary"] in unescape(templates) for one in served.get("/strategies")["strategies"])
+
+
+def test_rows_of_the_leaderboard_lead_to_runs(served):
+    links = [one["href"] for one in Elements(page(served, "/leaderboard").text).all("a")]
+
+    assert "/runs?agent_id=cumulative-drift" in links
+
+
+def test_a_hostile_host_gets_into_no_picture_and_no_tag(served):
+    path = f"/runs/{served.run_id}"
+
+    for host in ('x"><script>', "a b", "a/b"):
+        about = [one for one in Elements(page(served, path, Host=host).text).all("meta") if "property" in one]
+        assert [one for one in about if host in one["content"]] == []
+        assert f"http://{host}" not in served.nobody.get(f"{path}/card.svg", headers={"Host": host}).text
+
+
+@pytest.mark.parametrize(("name", "form", "status"), [("run_" + 32 * "0", "svg", 404), (None, "gif", 422)])
+def test_there_is_no_picture_of_no_run_and_in_no_other_form(served, name, form, status):
+    assert_problem(served.nobody.get(f"/runs/{name or served.run_id}/card.{form}"), status)
+
+
+def test_the_picture_of_a_hostile_agent_holds_its_name_as_text(served):
+    drawn = served.nobody.get(f"/runs/{served.hostile_run_id}/card.svg").text
+
+    assert "<script" not in drawn
+    assert "&lt;script&gt;" in drawn
 
 
 def commands(text):
@@ -258,7 +329,9 @@ def test_a_run_says_what_its_json_says(served):
     card, shown = served.get(f"/runs/{served.run_id}"), page(served, f"/runs/{served.run_id}").text
     text = Elements(shown).text
 
-    assert f"{card['metrics']['avg_clv_bps']:+,.1f} bps" in shown
+    late = int(re.search(r"<small>([\d,]+) at the closing message, not in the means</small>", shown)[1])
+    kept = card["metrics"]["action_count"] - late
+    assert f"{card['metrics']['total_clv_bps'] / kept:+,.1f} bps" in shown
     assert card["evidence"]["evidence_hash"] in text
     assert all(detail in text for detail in card["check_details"].values())
     assert text.count("passes") == list(card["checks"].values()).count("pass")

@@ -163,19 +163,23 @@ class RunDecisions:
         evidence_hash = self.evidence_hash(run_id)
         return self._kept.get((run_id, evidence_hash), lambda: self._read(run_id, evidence_hash))
 
-    def _read(self, run_id: str, evidence_hash: str) -> pl.DataFrame:
+    def sealed(self, run_id: str) -> SealedRun:
+        """Return the stored bytes of a sealed run."""
         with self.database.read() as connection:
             run = runs.sealed_run(connection, run_id)
             if run is None:
                 raise not_sealed(connection, run_id)
+        return run
+
+    def _read(self, run_id: str, evidence_hash: str) -> pl.DataFrame:
         try:
-            return decision_rows(run, evidence_hash)
+            return decision_rows(self.sealed(run_id), evidence_hash)
         except EvidenceError as error:
             raise UnknownRunError(f"run {run_id!r} is not stored as it was sealed, verify it: {error}") from error
 
 
 def decision_rows(run: SealedRun, evidence_hash: str) -> pl.DataFrame:
-    """Return ``DECISION_ROWS`` of a stored run, with names as ``Enum`` and integers in the smallest type that fits.
+    """Return ``DECISION_ROWS`` and ``at_close`` of a stored run, with names as ``Enum`` and integers as small as fits.
 
     Raises
     ------
@@ -199,7 +203,7 @@ def decision_rows(run: SealedRun, evidence_hash: str) -> pl.DataFrame:
         policy=pl.when(refusals == 0).then(pl.lit("allowed")).when(refusals > 0).then(pl.lit("refused")),
         confidence=_probability(evidence.decisions["confidence_ppm"]),
     )
-    rows = scored.drop("confidence_ppm").hstack(proposed).select(*DECISION_ROWS)  # both in order of seq
+    rows = scored.drop("confidence_ppm").hstack(proposed).select(*DECISION_ROWS, read.at_close)  # both in order of seq
     narrow = [rows[name].shrink_dtype() for name, dtype in DECISION_ROWS.items() if dtype == pl.Int64]
     named = [rows[name].cast(pl.Enum(rows[name].drop_nulls().unique().sort())) for name in _NAMES]
     return rows.with_columns(*narrow, *named)

@@ -11,13 +11,15 @@ from clvlab.base.cache import BoundedCache
 from clvlab.law.schema import Reason
 from clvlab.report.headline import edge_bar
 from clvlab.report.html import Html
+from clvlab.report.share import SharedPicture
 from clvlab.report.svg import cumulative_line, interval_bar
 from clvlab.statistics import Estimate, cluster_mean
 from clvlab.statistics.by_date import cumulative
-from clvlab.statistics.measures import priced_edge_pct
+from clvlab.statistics.measures import counted, priced_edge_pct
 from clvlab.statistics.verdict import verdict
 
 _KEPT_BYTES = 32 << 20
+_KEPT_PICTURE_BYTES = 16 << 20
 _DRAWN = 12  # agents with pictures; the others have their figures
 _EXTREMES = 5
 _MOVED = ("seq", "agent_id", "fixture_id", "market_key", "side", "ts_ms", "entry_prob_bps", "close_prob_bps", "clv_bps")
@@ -60,12 +62,14 @@ class ResultSummary:
     """A sealed run.
 
     ``agents`` has the agents with scores, in order of their ids. ``worst`` and ``best`` are the decisions with the most
-    negative and the most positive CLV, the largest first; of equal ones the earlier comes first.
+    negative and the most positive CLV, the largest first; of equal ones the earlier comes first. ``at_close`` counts the scored
+    decisions at the closing message, which are not in the means, as on a tear sheet.
     """
 
     agents: tuple[AgentResult, ...]
     worst: tuple[ExtremeDecision, ...]
     best: tuple[ExtremeDecision, ...]
+    at_close: int
 
     @property
     def size_bytes(self) -> int:
@@ -76,19 +80,34 @@ def _results_cache() -> BoundedCache[ResultSummary]:
     return BoundedCache(_KEPT_BYTES, lambda result: result.size_bytes)
 
 
+def _pictures_cache() -> BoundedCache[bytes]:
+    return BoundedCache(_KEPT_PICTURE_BYTES, len)
+
+
 @dataclass(frozen=True)
 class RunResults:
     decisions: RunDecisions
     _results: BoundedCache[ResultSummary] = field(default_factory=_results_cache)
+    _pictures: BoundedCache[bytes] = field(default_factory=_pictures_cache)
 
     def of(self, run_id: str) -> ResultSummary:
         """Return the results of a sealed run. Blocks while the run is read for the first time."""
         sealed = self.decisions.evidence_hash(run_id)
         return self._results.get((run_id, sealed), lambda: run_result(self.decisions.rows(run_id)))
 
+    def picture(self, run_id: str, page: str | None, *, png: bool) -> bytes:
+        """Return the picture to send of a sealed run, as SVG or PNG; ``page`` is the address in its code."""
+        key = run_id, self.decisions.evidence_hash(run_id), page, png
+
+        def draw() -> bytes:
+            picture = SharedPicture(self.decisions.sealed(run_id), page)
+            return picture.png() if png else picture.svg().encode()
+
+        return self._pictures.get(key, draw)
+
 
 def run_result(rows: pl.DataFrame) -> ResultSummary:
-    scored = rows.filter(pl.col("reason") == Reason.SCORED).with_columns(
+    scored = rows.filter(counted()).with_columns(
         pl.col("clv_bps", "edge_bps", "ts_ms", "seq").cast(pl.Int64), pl.col("agent_id").cast(pl.String)
     )
     agents = scored["agent_id"].unique().sort()
@@ -96,7 +115,8 @@ def run_result(rows: pl.DataFrame) -> ResultSummary:
         _agent_result(agent_id, scored.filter(pl.col("agent_id") == agent_id), drawn=place < _DRAWN)
         for place, agent_id in enumerate(agents)
     ]
-    return ResultSummary(tuple(found), _extremes(scored, gained=False), _extremes(scored, gained=True))
+    late = rows.filter(pl.col("reason") == Reason.SCORED).height - scored.height
+    return ResultSummary(tuple(found), _extremes(scored, gained=False), _extremes(scored, gained=True), late)
 
 
 def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:

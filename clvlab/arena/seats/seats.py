@@ -275,7 +275,15 @@ class Seats:
                 pause_s = min(2 * pause_s, _LONGEST_S)
 
     def _start(
-        self, taker: _Taker, request: SeatRequest, pack: Pack, fixture_ids: list[int], seat_id: str, secret: bytes, *, ranked: bool
+        self,
+        taker: _Taker,
+        request: SeatRequest,
+        pack: Pack,
+        fixture_ids: list[int],
+        seat_id: str,
+        secret: bytes,
+        *,
+        ranked: bool,
     ) -> SeatStart:
         """Commit to a seat's run, and return its first tick."""
         require_short(pack, fixture_ids, self._limits.ticks)

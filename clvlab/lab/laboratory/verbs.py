@@ -55,7 +55,7 @@ def lookahead_audit(
     Examples
     --------
     >>> lookahead_audit("baseline", "starter")
-    Look-ahead audit of 'baseline': passed, decisions on 24 prefixes of 12 fixture(s) equal those on the whole tape; ...
+    Look-ahead audit of 'baseline': passed, decisions on 24 prefixes of 12 fixtures equal those on the whole tape; ...
     """
     from clvlab.report.cards import AuditReport
     from clvlab.runs import audits

@@ -30,11 +30,14 @@ from clvlab.statistics.staking import HALF_KELLY, Staking
 from clvlab.words import counted, mean_clv
 
 if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
+    from pathlib import Path
+
     from clvlab.lab.widgets.explorer import Explorer
     from clvlab.report.bankrolls import BankrollFan
     from clvlab.report.cards import AuditReport, Report, Scores
     from clvlab.report.comparison import Comparison, Leaderboard
     from clvlab.report.executable import Executable
+    from clvlab.report.headline import Headline
     from clvlab.report.moved_lines import MovedLines
     from clvlab.report.plots import Plots
     from clvlab.report.power import PowerResult
@@ -105,6 +108,65 @@ class Result(Exportable):
     @property
     def run_id(self) -> str:
         return self.run.run_id
+
+    @cached_property
+    def _headline(self) -> Headline:
+        from clvlab.report.headline import headline_of
+
+        return headline_of(self.parts[self.agent_ids.index(self._agent(None))])
+
+    @property
+    def verdict(self) -> str:
+        """What line and price show of the agent, in one sentence.
+
+        Raises
+        ------
+        UnknownAgentError
+            The run has several agents: see ``.leaderboard``. The same holds for the four figures.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> backtest("season", "cumulative-drift").verdict.partition(":")[0]
+        'Loses at its prices, and no move of the line is shown'
+        """
+        return self._headline.verdict.sentence
+
+    @property
+    def mean_clv(self) -> float | None:
+        """Mean CLV of the agent in bps of probability, without decisions at the closing message; ``None`` if nothing is scored.
+
+        Examples
+        --------
+        >>> from clvlab.lab import backtest
+        >>> bt = backtest("season", "cumulative-drift")
+        >>> round(bt.mean_clv, 1), [round(bound, 1) for bound in bt.interval], round(bt.edge, 1), round(bt.roi, 1)
+        (26.7, [-6.5, 59.9], -3.6, 0.5)
+        """
+        return self._headline.clv.mean
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Interval of 95 % of the mean CLV over fixtures, in bps; ``None`` with too few fixtures."""
+        clv = self._headline.clv
+        return None if clv.low is None or clv.high is None else (clv.low, clv.high)
+
+    @property
+    def edge(self) -> float | None:
+        """Mean edge at the prices taken, valued at the close, in percent; ``None`` if nothing was priced."""
+        return self._headline.edge.mean
+
+    @property
+    def roi(self) -> float | None:
+        """Return of a flat stake at the results of the pack, in percent; ``None`` without results. It is mostly luck.
+
+        Raises
+        ------
+        UnknownPackError
+            The pack is not at hand.
+        """
+        settled = self.tear_sheet().settled
+        return None if settled is None else settled.roi.mean
 
     @property
     def agent_ids(self) -> list[str]:
@@ -437,6 +499,10 @@ class Result(Exportable):
     def verify(self) -> VerificationResult:
         """Recompute the proof from the sealed bytes."""
         return VerificationResult(self.source.verification)
+
+    def share(self, path: str | Path, *, page: str | None = None, agent_id: str | None = None) -> Path:
+        """Write one picture to send, and return its path; see ``Run.share``."""
+        return self.run.share(path, page=page, agent_id=agent_id)
 
     def _agent(self, agent_id: str | None) -> str:
         """Return the id of an agent; it may be left out if there is only one agent."""

@@ -171,8 +171,40 @@ class Run:
 
         return push_run(self.source, url, self.receipts, self.view)
 
+    def share(self, path: str | Path, *, page: str | None = None, agent_id: str | None = None) -> Path:
+        """Write one picture to send, 1200 x 630: verdict, interval, power, curve, causality, and what was not checked.
+
+        It is drawn from the sealed bytes alone, so the same run has the same SVG on every machine.
+
+        Parameters
+        ----------
+        path
+            A file that ends in ``.png`` or ``.svg``; PNG needs matplotlib.
+        page
+            Address of a page of the run at a service, for a QR code; without it the picture has the evidence hash.
+        agent_id
+            Agent to show of a run of several; by default all of them are shown, without a curve.
+
+        Raises
+        ------
+        ArgumentError
+            The address is neither http nor https, or too long.
+        EvidenceError
+            The bytes can't be read.
+        FileError
+            The file has another ending, or its folder does not exist.
+        MissingLibraryError
+            matplotlib is not installed.
+        UnknownAgentError
+            The run does not have the agent.
+        """
+        from clvlab.report.share import SharedPicture
+
+        return SharedPicture(self.source, page, agent_id).write(path)
+
     def __repr__(self) -> str:
-        return f"Run {self.run_id} ({self._events:,} events); next: .verify(), .proof_card(), .browse(), .tamper(), .save()"
+        steps = ".verify(), .proof_card(), .browse(), .tamper(), .save(), .share(path)"
+        return f"Run {self.run_id} ({self._events:,} events); next: {steps}"
 
     @property
     def _events(self) -> int:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from clvlab import words
 from clvlab.api.competitions import CompetitionLeaderboardRow, CompetitionStateResponse, RosterEntry
+from clvlab.arena import templates
 from clvlab.arena.application import Application
 from clvlab.arena.competitions.competitions import CompetitionFilter
 from clvlab.arena.competitions.requests import MAX_ROSTER_SIZE, CompetitionStatus
@@ -260,6 +261,18 @@ _Time = Annotated[int | None, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER)]
 def packs(request: Request, application: ApplicationDep) -> Response:
     """List the packs that can be replayed."""
     return page(request, "packs.html", {"packs": application.packs.all()["packs"]})
+
+
+@router.get("/log")
+async def log(request: Request, application: ApplicationDep, place: ReadPlace) -> Response:
+    """Show the size and root of the log, and each owner's counts."""
+    return page(request, "log.html", {"log": await place.run(application.log.state)})
+
+
+@router.get("/strategies")
+def strategies(request: Request) -> Response:
+    """List the strategy templates."""
+    return page(request, "strategies.html", {"strategies": templates.strategies()["strategies"]})
 
 
 @router.get("/replay-packs/{pack_id}")

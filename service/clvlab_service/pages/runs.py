@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, get_args
+from http import HTTPStatus
+from typing import Annotated, Literal, get_args
 
-from fastapi import Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import RedirectResponse
 from pydantic import BeforeValidator
 
 from clvlab import words
@@ -18,12 +20,14 @@ from clvlab.arena.tables import MAX_PAGE, PAGE
 from clvlab.errors import UnknownRunError
 from clvlab.runs.card import card_causality
 from clvlab.runs.inspector import arithmetic
+from clvlab.runs.run import run_id_of
 from clvlab.words import REASON_FINDINGS
 from clvlab_service.bodies import shortened
-from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, PageSizeQuery
+from clvlab_service.deps import SAFE_INTEGER, ApplicationDep, CursorQuery, PageSizeQuery, SheetPool
 from clvlab_service.json_lists import ReadPlace
+from clvlab_service.negotiation import RevalidatedRoute
 from clvlab_service.pages.route import page_router
-from clvlab_service.rendering import page
+from clvlab_service.rendering import Links, page
 
 # Pages ``/runs/{run_id}/decisions`` and ``/runs/{run_id}/actions/{seq}``.
 
@@ -126,7 +130,8 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
         "result": result,
         "failing": failing_checks(card),
         "progress": application.jobs.state(run_id) if under_way else None,
-        "origin": _origin(request, root),
+        "origin": _origin(request, root) or f"{request.url.scheme}://HOST{root}",
+        "address": _address(request, run_id),
     }
     return page(
         request,
@@ -134,6 +139,40 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
         context | {"words": words, "causality": _causality, "seats": application.seats.taken(run_id)},
         stream=f"{root}/runs/{run_id}/progress" if under_way else None,
     )
+
+
+@router.get("/backtests/{backtest_id}")
+def backtest(backtest_id: str, request: Request, application: ApplicationDep) -> Response:
+    """Lead to the page of the run of a backtest."""
+    run_id = run_id_of(backtest_id)
+    application.jobs.state(run_id)  # refuses an unknown one
+    return RedirectResponse(Links(str(request.scope.get("root_path", "")))("runs", run_id), HTTPStatus.SEE_OTHER)
+
+
+# A picture to send, which other sites show where somebody links to the page of a run.
+
+
+pictures_router = APIRouter(route_class=RevalidatedRoute, include_in_schema=False)
+
+_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
+_ALONE = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff"}
+
+
+@pictures_router.get("/runs/{run_id}/card.{form}")
+async def picture(
+    run_id: str, form: Literal["svg", "png"], request: Request, application: ApplicationDep, pool: SheetPool
+) -> Response:
+    """Draw a sealed run as one picture, with a code that leads to its page."""
+    address = _address(request, run_id)
+    key = f"picture {run_id} {form} {address}"
+    content = await pool.share(key, application.results.picture, run_id, address, png=form == "png")
+    return Response(content, media_type=_TYPES[form], headers=_ALONE)
+
+
+def _address(request: Request, run_id: str) -> str | None:
+    """Return the public address of the page of a run; ``None`` where the request names no plain host."""
+    origin = _origin(request, str(request.scope.get("root_path", "")).rstrip("/"))
+    return None if origin is None else f"{origin}/runs/{run_id}"
 
 
 def _causality(agent: AgentIdentity) -> str:
@@ -154,7 +193,7 @@ def result_of(application: Application, run_id: str) -> ResultSummary | None:
         return None
 
 
-def _origin(request: Request, root: str) -> str:
-    """Return the address of this service for commands: the host of the request, if it is a plain host name."""
+def _origin(request: Request, root: str) -> str | None:
+    """Return the address of this service; ``None`` unless the host of the request is a plain host name."""
     host = request.url.netloc
-    return f"{request.url.scheme}://{host if _PLAIN_HOST.fullmatch(host) else 'HOST'}{root}"
+    return f"{request.url.scheme}://{host}{root}" if _PLAIN_HOST.fullmatch(host) else None

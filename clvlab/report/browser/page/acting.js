@@ -46,6 +46,8 @@ async function judgeFiles(chosen) {
   the("altered").replaceChildren();
   the("restore").disabled = true;
   the("again").disabled = false;
+  the("verdict").className = "verdict";
+  the("verdict").textContent = "Checking …";
   the("about").textContent = "Reading …";
   await answered("judge", { files: chosen, ...asking() });
 }
