@@ -21,6 +21,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
+from clvlab.packs.synthetic import Recipe, build
 from tests.architecture.faces import (
     AUDIENCE,
     ISSUER,
