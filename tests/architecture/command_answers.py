@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import typer
 
+from clvlab.packs.synthetic import Recipe, build
 from tests.architecture.faces import DISTRIBUTION_VERSION, Extra, commands
 from tests.architecture.http_answers import ALICE, BACKTEST, FILES, LOG_KEY, ODDS, TABLE, TIME_MS, served
 from tests.architecture.outlines import Placeholders, outline
@@ -55,6 +56,7 @@ _PATTERNS = {
     r"eyJ[\w-]+\.[\w-]+\.[\w-]+": "<token>",
     r"seat_[0-9a-f]{32}": "<seat>",
     r"(?<=sealed as )run_[0-9a-f]{32}": "<run>",
+    r"(?<=List of fixtures: )sha256:\w{64}": "<hash of a salted list>",
     r"other\.example\+[0-9a-f]{8}\+\S{44}": "<random public key>",
     r"(?<=judged by            ).*": "<versions>",
     r"(?<=parquet of 'mine': expected )sha256:\w{64}, found sha256:\w{64}": "<hash of a file>, found <hash of a file>",
@@ -238,6 +240,11 @@ def _of_runs(shell: Shell) -> None:
     call("arena play player.py:Player")
     call("arena competitions --store seats.db")
     call("arena competitions GONE --store seats.db")
+    build(Recipe(seed=3, fixtures=1, messages=20), folder / "vault")
+    for _ in range(2):
+        call("packs hold-back vault --database-url sqlite:///held.db")
+    for pack_id in ("vault", "starter"):
+        call(f"packs release {pack_id} --database-url sqlite:///held.db")
     call("demo --json")
     call("demo --colour")
     broken = folder / "broken" / first.name

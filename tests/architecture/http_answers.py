@@ -21,6 +21,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
+from clvlab.packs.synthetic import Recipe, build
 from tests.architecture.faces import (
     AUDIENCE,
     ISSUER,
@@ -238,6 +239,7 @@ def answers(folder: Path) -> tuple[str, str]:
         _without(bare)
     with served(folder, log_key_file=folder / "log.key") as seated:
         _seats(seated)
+        _held_packs(seated, folder)
     told = [service, queued, bare, seated]
     for came in ("succeeded", "refused"):
         missing = set(service.operations).difference(*(getattr(one, came) for one in told))
@@ -354,6 +356,20 @@ def _seats(service: Service) -> None:
     ask("getSeatCompetition", competition_id=GONE)
     ask("listSeatCompetitions")
     ask("listSeatCompetitions", params={"limit": 0})
+
+
+def _held_packs(service: Service, folder: Path) -> None:
+    ask, held = service.ask, service.client.app.state.application.seats.held
+    build(Recipe(seed=3, fixtures=1, messages=20), folder / "vault")
+    with patch("secrets.token_bytes", bytes):
+        held.hold_back(folder / "vault")
+        ask("takeSeat", ALICE, json={"agent_id": "me", "blind": "held-back"})
+        ask("takeSeat", ALICE, json={"agent_id": "me", "blind": "held-back"})
+    ask("listHeldPacks")
+    ask("listHeldPacks", params={"colour": "red"})
+    ask("listHeldFixtures", pack_id="vault")
+    held.release("vault")
+    ask("listHeldFixtures", pack_id="vault")
 
 
 def _backtests(service: Service) -> str:

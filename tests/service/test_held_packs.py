@@ -86,7 +86,7 @@ def test_a_sealed_seat_shows_its_own_fixture_and_no_other(served, vault):
     assert not re.search(rf"\b{other.fixture_id}\b|{'|'.join(map(re.escape, other.names))}", said + page)
     assert "its pack was held back" in page
     assert "its owner took 1 seat over this pack, of which 0 were abandoned, and 1 seat in all" in page
-    [row] = api.get("/leaderboard?knowledge=held-back")["rows"]
+    [row] = api.get("/leaderboard", knowledge="held-back")["rows"]
     assert (row["hindsight_possible"], row["causality"]) == (False, "asked")
 
 

@@ -206,17 +206,17 @@ def test_a_connection_that_breaks_off_loses_no_answer(api):
 
 
 def test_a_live_seat_is_waited_for_no_longer_than_a_request_says(keys, tmp_path):
-    with serve_api(keys, devfeed=True, live_folder=tmp_path, seat_live_s=600) as api:
+    with serve_api(keys, devfeed=True, live_folder=tmp_path, seat_live_s=600, devfeed_speed=1e9) as api:
         seat = {"agent_id": "me", "blind": "live", "fixture_ids": [FIXTURES[0]]}
         start = api.post("/arena/seats", seat, expect=201)
         path = f"/arena/seats/{start['seat_id']}"
         for wrong in (31, 10**30, -1, "x"):
             assert_problem(api.alice.get(path, params={"wait_s": wrong}), 422)
-        found = api.get(f"{path}?wait_s=30", by=api.alice)
+        found = api.get(path, by=api.alice, wait_s=30)
         answer = act(api, start["seat_id"], {"tick": 1})
-        api.get(f"{path}?wait_s=1", by=api.bob, expect=404)
+        api.get(path, by=api.bob, wait_s=1, expect=404)
 
         assert (start["next"], start["waiting"], found["next"]["view"]["tick"]) == (None, True, 1)
         assert (answer["done"], "waiting" in answer) == (False, True)
         assert api.alice.delete(path).status_code == 204
-        assert api.get(f"{path}?wait_s=30", by=api.alice)["status"] == "abandoned"
+        assert api.get(path, by=api.alice, wait_s=30)["status"] == "abandoned"

@@ -58,7 +58,7 @@ class HeldPacks:
         self._require_new(pack)
         self._require_private(pack)
         self._require_own_matches(pack)
-        listing = fixture_list(secrets.token_hex(_SALT_BYTES), [_listed(one) for one in pack.manifest.fixtures])
+        listing = fixture_list(secrets.token_bytes(_SALT_BYTES).hex(), [_listed(one) for one in pack.manifest.fixtures])
         content_hash, now = pack.content_hash, self.clock()
         with self.database.write() as connection:
             log = StoredLogRows(connection, writing=True)
