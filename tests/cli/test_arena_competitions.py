@@ -17,34 +17,36 @@ class Player(clvlab.TickAgent):
 
 
 @pytest.fixture
-def store(tmp_path):
-    """A store with an open competition over one fixture; its id."""
-    file = tmp_path / "seats.db"
-    application = Application(f"sqlite:///{file}")
+def competition_id(tmp_path):
+    """An open competition over one fixture, in ``seats.db`` of a folder with an agent."""
+    application = Application(f"sqlite:///{tmp_path / 'seats.db'}")
     rules = {"name": "Spring [bold]", "pack_id": "starter", "fixture_ids": [90000000], "blind": "open", "max_stake": 100}
     created = application.seat_competitions.create(ALICE, SeatCompetitionRequest(**rules))
     application.close()
     (tmp_path / "player.py").write_text(PLAYER)
-    return file, created["competition_id"]
+    return created["competition_id"]
 
 
-def test_an_agent_plays_in_a_competition_by_its_rules_and_stands_in_it(store, tmp_path):
-    file, competition_id = store
-    player, bundle = tmp_path / "player.py", tmp_path / "own.clv"
+def one_line(text):
+    return " ".join(text.split())
 
-    played = clvlab("arena", "play", f"{player}:Player", "--competition", competition_id, "--store", file, "--out", bundle)
-    listed = clvlab("arena", "competitions", "--store", file)
-    stands = clvlab("arena", "competitions", competition_id, "--store", file)
-    found = json.loads(clvlab("arena", "competitions", competition_id, "--store", file, "--json").stdout)
 
-    assert played.exit_code == 0, played.output
-    assert "--pack starter" in " ".join(played.output.split())
-    assert "Spring [bold]" in listed.output
-    assert "1 entrant; seats: 1 sealed" in listed.output
-    assert "- Player of local" in stands.output
-    assert "1 fixture" in stands.output
-    assert "Too few seats are sealed" in " ".join(stands.output.split())
-    assert found["standing"][0]["seats"] == {"playing": 0, "sealed": 1, "abandoned": 0}
+def test_an_agent_plays_in_a_competition_by_its_rules_and_stands_in_it(competition_id, tmp_path):
+    store = ("--store", "seats.db")
+
+    code, played, errors = clvlab(tmp_path, "arena", "play", "player.py:Player", "--competition", competition_id, *store)
+    _, listed, _ = clvlab(tmp_path, "arena", "competitions", *store)
+    _, stands, _ = clvlab(tmp_path, "arena", "competitions", competition_id, *store)
+    _, found, _ = clvlab(tmp_path, "arena", "competitions", competition_id, *store, "--json")
+
+    assert (code, errors) == (0, "")
+    assert "--pack starter" in one_line(played)
+    assert "Spring [bold]" in listed
+    assert "1 entrant; seats: 1 sealed" in one_line(listed)
+    assert "- Player of local" in stands
+    assert "1 fixture" in one_line(stands)
+    assert "Too few seats are sealed" in one_line(stands)
+    assert json.loads(found)["standing"][0]["seats"] == {"playing": 0, "sealed": 1, "abandoned": 0}
 
 
 @pytest.mark.parametrize(
@@ -56,24 +58,27 @@ def test_an_agent_plays_in_a_competition_by_its_rules_and_stands_in_it(store, tm
         (["--market", "1X2"], "market_allowlist"),
     ],
 )
-def test_another_rule_than_the_competition_has_is_refused(store, tmp_path, options, said):
-    file, competition_id = store
-    named = ["--competition", competition_id, "--store", file, *options]
+def test_another_rule_than_the_competition_has_is_refused(competition_id, tmp_path, options, said):
+    named = ["--competition", competition_id, "--store", "seats.db", *options]
 
-    refused = clvlab("arena", "play", f"{tmp_path / 'player.py'}:Player", *named)
+    code, _, errors = clvlab(tmp_path, "arena", "play", "player.py:Player", *named)
 
-    assert refused.exit_code != 0
-    assert said in " ".join(refused.output.split())
+    assert code != 0
+    assert said in one_line(errors)
 
 
-def test_what_is_missing_is_named(store, tmp_path):
-    file, _ = store
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["play", "player.py:Player"], "name one of them"),
+        (["competitions"], "name one of them"),
+        (["competitions", "seats_none", "--store", "seats.db"], "unknown competition of seats 'seats_none'"),
+        (["competitions", "--store", "seats.db", "--cursor", "x"], "cursor 'x'"),
+    ],
+)
+def test_what_is_missing_or_unknown_is_named(competition_id, tmp_path, words, said):
+    code, _, errors = clvlab(tmp_path, "arena", *words)
 
-    nothing = clvlab("arena", "play", f"{tmp_path / 'player.py'}:Player")
-    nowhere = clvlab("arena", "competitions")
-    unknown = clvlab("arena", "competitions", "seats_none", "--store", file)
-
-    assert "name one of them" in " ".join(nothing.output.split())
-    assert "name one of them" in " ".join(nowhere.output.split())
-    assert "unknown competition of seats 'seats_none'" in " ".join(unknown.output.split())
-    assert 0 not in (nothing.exit_code, nowhere.exit_code, unknown.exit_code)
+    assert competition_id
+    assert code != 0
+    assert said in one_line(errors)
