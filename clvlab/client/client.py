@@ -349,7 +349,7 @@ class Client(HttpCaller):
         return self._get(SeatChain, "arena", "seats", seat_id, "chain")
 
     def create_seat_competition(self, name: str, **fields: Any) -> SeatCompetitionInfo:
-        """Open a competition of seats; fields of SeatCompetitionRequest by name. A seat is taken in it by ``competition_id``."""
+        """Open a competition of seats; fields of SeatCompetitionRequest by name. Seats take its ``competition_id``."""
         return self._post(SeatCompetitionInfo, "arena", "competitions", body={"name": name} | fields)
 
     def seat_competition(self, competition_id: str) -> SeatCompetitionInfo:
