@@ -368,6 +368,7 @@ class Client(HttpCaller):
         ...     sha256(client.held_fixtures(pack["pack_id"])).hexdigest() == pack["fixtures_hash"][7:]
         """
         return self._bytes("arena", "held-packs", pack_id, "fixtures")
+
     def create_seat_competition(self, name: str, **fields: Any) -> SeatCompetitionInfo:
         """Open a competition of seats, in which seats are taken by its id; fields of SeatCompetitionRequest by name."""
         return self._post(SeatCompetitionInfo, "arena", "competitions", body={"name": name} | fields)

@@ -1,4 +1,4 @@
-"""``python -m tests.ecosystem inspect|verifiers``: a framework of others plays a served arena, from an environment of its own.
+"""``python -m tests.ecosystem inspect``: a framework of others plays a served arena, from an environment of its own.
 
 The environment is made in a temporary folder, or in the one that ``--env`` names, which is kept.
 """
@@ -14,7 +14,6 @@ from tests.ecosystem.served import arena
 FOLDER = Path(__file__).parent
 REQUIREMENTS = {
     "inspect": ["inspect_ai==0.3.285", "mcp>=2.0,<3"],
-    "verifiers": ["verifiers==0.4.0"],
 }
 
 

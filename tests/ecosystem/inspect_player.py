@@ -9,7 +9,7 @@ import sys
 from inspect_ai import Task, task
 from inspect_ai import eval as run_eval
 from inspect_ai.dataset import Sample
-from inspect_ai.model import ChatMessageTool, ModelOutput, get_model
+from inspect_ai.model import ChatMessageTool, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, mean, scorer
 from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import mcp_server_http, mcp_tools
@@ -25,7 +25,7 @@ def answers(messages):
 
 @scorer(metrics=[mean()])
 def mean_clv(url):
-    async def score(state, target):
+    async def score(state, _):
         seat = answers(state.messages)[0]["seat"]
         async with Client(url) as client:  # the sealed result, not the model's words
             found = json.loads((await client.read_resource(f"clv://seats/{seat}/result")).contents[0].text)
@@ -45,8 +45,14 @@ def arena(url):
     )
 
 
-def decision(messages, *_):
-    """What a model that is none says."""
+def said(messages, *_):
+    """What a model that is none says, with its tokens: Inspect would load a tokeniser to count them."""
+    output = decision(messages)
+    output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    return output
+
+
+def decision(messages):
     told = answers(messages)
     if not told:
         return ModelOutput.for_tool_call("mockllm", "enter", {"agent": ENTRANT})
@@ -60,8 +66,8 @@ def decision(messages, *_):
 
 
 if __name__ == "__main__":
-    model = get_model("mockllm/model", custom_outputs=decision)
+    model = get_model("mockllm/model", custom_outputs=said)
     log = run_eval(arena(sys.argv[1]), model=model, display="none", log_dir="inspect_logs")[0]
-    assert log.status == "success", log.error
+    assert log.status == "success", log.error and log.error.message
     score = log.samples[0].scores["mean_clv"]
     print(f"score {score.value}: mean CLV in bps of {score.metadata['run_id']}, over {len(log.samples[0].messages)} messages")

@@ -39,7 +39,7 @@ class UnknownResourceError(UnknownRunError):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ResourcePage:
     """A page of a resource, with the digest of the whole and the number of its pages."""
 
     content: str | bytes
@@ -60,7 +60,7 @@ class Resources:
     def __init__(self) -> None:
         self._kept: BoundedCache[_Whole] = BoundedCache(_KEPT_BYTES, lambda whole: len(whole.content))
 
-    async def read(self, desk: Desk, uri: str) -> Page:
+    async def read(self, desk: Desk, uri: str) -> ResourcePage:
         """Return a page of a resource.
 
         Raises
@@ -136,11 +136,11 @@ def _json(value: object) -> _Whole:
     return _Whole(orjson.dumps(value).decode(), "application/json")
 
 
-def _page(whole: _Whole, number: int, uri: str) -> Page:
+def _page(whole: _Whole, number: int, uri: str) -> ResourcePage:
     size = PAGE_CHARACTERS if isinstance(whole.content, str) else PAGE_BYTES
     pages = max(1, -(-len(whole.content) // size))
     if number > pages:
         raise UnknownResourceError(f"{uri!r:.200} has {pages} pages")
     content = whole.content[(number - 1) * size : number * size]
     data = whole.content if isinstance(whole.content, bytes) else whole.content.encode()
-    return Page(content, whole.media_type, "sha256:" + hashlib.sha256(data).hexdigest(), pages)
+    return ResourcePage(content, whole.media_type, "sha256:" + hashlib.sha256(data).hexdigest(), pages)

@@ -66,7 +66,7 @@ def server(desk_of: Callable[[Context], Desk]) -> Server[Any]:
         except ClvlabError as error:
             found = fault(error)
             raise MCPError(code=types.INVALID_PARAMS, message=f"{found['code']}: {found['detail']}", data=found) from error
-        named: dict[str, Any] = {"uri": params.uri, "mime_type": page.media_type}
+        named: JsonObject = {"uri": params.uri, "mime_type": page.media_type}
         if page.pages > 1:
             named["_meta"] = {"sha256": page.sha256, "pages": page.pages}
         if isinstance(page.content, bytes):
@@ -107,12 +107,12 @@ def _listed(tool: Tool) -> types.Tool:
     )
 
 
-def plain(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def plain(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> JsonObject:
     """Return a JSON schema in fewer words: types and descriptions, without limits (errors name them) and references."""
     definitions = definitions or schema.get("$defs", {})
     if "$ref" in schema:
         return plain(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    made: dict[str, Any] = {}
+    made: JsonObject = {}
     for name, value in schema.items():
         if name in (*_WORDS, "$defs") or (name == "description" and "properties" in schema):
             continue
@@ -127,7 +127,7 @@ def plain(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = Non
     return made
 
 
-def _either(kinds: list[dict[str, Any]]) -> dict[str, Any]:
+def _either(kinds: list[JsonObject]) -> JsonObject:
     """Return alternatives, joined into one type with ``null`` where only types differ."""
     if all(set(kind) == {"type"} for kind in kinds):
         return {"type": [kind["type"] for kind in kinds]}

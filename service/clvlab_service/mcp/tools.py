@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired, ParamSpec, Protocol, Ty
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
-from clvlab.api.answer import pick
+from clvlab.api.answer import JsonObject, pick
 from clvlab.api.seats import SeatAnswer
 from clvlab.arena.application import Application
 from clvlab.arena.laboratory import Laboratory, Verified, smallest
@@ -27,7 +27,7 @@ _PAGE = 5
 _DONE: Mapping[str, object] = {"tick": None, "fixture": None, "market": None, "sides": []}
 
 
-class Work(Protocol):
+class Calling(Protocol):
     """Calls a function that blocks away from the event loop, on a pool of its name, where there are pools."""
 
     async def __call__(self, pool: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T: ...
@@ -46,7 +46,7 @@ class Desk:
     application: Application
     laboratory: Laboratory
     caller: str
-    work: Work
+    work: Calling
 
     @property
     def seat_owner(self) -> str:
@@ -75,12 +75,12 @@ class Act(SeatAction):
     seat: _Seat
 
 
-class Standing(_Request):
+class StandingRequest(_Request):
     seat: Annotated[_Id | None, Field(description="Of a seat,")] = None
     competition_id: Annotated[_Id | None, Field(description="or of a competition.")] = None
 
     @model_validator(mode="after")
-    def _one(self) -> Standing:
+    def _one(self) -> StandingRequest:
         if (self.seat is None) == (self.competition_id is None):
             raise ValueError("name a seat or a competition_id")
         return self
@@ -104,7 +104,7 @@ class Tick(TypedDict):
     in_running: NotRequired[bool]
     time_ms: NotRequired[int]
     tick_seq: NotRequired[int]
-    about: NotRequired[dict[str, Any]]
+    about: NotRequired[JsonObject]
     salt: NotRequired[str]
     missed: NotRequired[bool]
     receipt: NotRequired[str]
@@ -115,7 +115,7 @@ class Tick(TypedDict):
     more: NotRequired[str]
 
 
-class Entrant(TypedDict):
+class Rank(TypedDict):
     rank: int | None
     agent_id: str
     fixtures: int
@@ -136,7 +136,7 @@ class Place(TypedDict):
     cause: NotRequired[str]
     result: NotRequired[str]
     competition_id: NotRequired[str]
-    standing: NotRequired[list[Entrant]]
+    standing: NotRequired[list[Rank]]
     more: NotRequired[str]
 
 
@@ -157,7 +157,7 @@ class CompetitionList(TypedDict):
 
 def flat_tick(answer: SeatAnswer) -> Tick:
     answered, following = answer["answered"], answer["next"]
-    flat: dict[str, Any] = {"seat": answer["seat_id"], "done": answer["done"]}
+    flat: JsonObject = {"seat": answer["seat_id"], "done": answer["done"]}
     flat |= _DONE if following is None else following["view"] | {"salt": following["salt"]}
     flat["head"] = answered["head"]
     if answered["missed"]:
@@ -194,7 +194,7 @@ async def act(desk: Desk, wanted: Act) -> Tick:
     return flat_tick(await asyncio.wrap_future(made))
 
 
-async def standing(desk: Desk, wanted: Standing) -> Place:
+async def standing(desk: Desk, wanted: StandingRequest) -> Place:
     """Say how far a seat is, or who leads a competition."""
     if wanted.competition_id is not None:
         return await desk.work("", competition_standing, desk, wanted.competition_id)
@@ -216,7 +216,7 @@ async def standing(desk: Desk, wanted: Standing) -> Place:
 
 def competition_standing(desk: Desk, competition_id: str) -> Place:
     found = desk.application.seat_competitions.get(competition_id)
-    ranks = [pick(Entrant, {name: _rounded(value) for name, value in one.items()}) for one in found["standing"]]
+    ranks = [pick(Rank, {name: _rounded(value) for name, value in one.items()}) for one in found["standing"]]
     return {"status": found["status"], "competition_id": competition_id, "standing": ranks}
 
 
@@ -237,7 +237,7 @@ class ListPacks(_Request):
 class Backtest(_Request):
     pack_id: _Id
     strategy: Annotated[_Id, Field(description="A template.")] = "cumulative-drift"
-    params: dict[str, Any] = Field(default={})
+    params: JsonObject = Field(default={})
     fixture_ids: list[int] | None = None
 
 
@@ -268,7 +268,7 @@ class PackList(TypedDict):
     more: NotRequired[str]
 
 
-class Verdict(TypedDict):
+class RunVerdict(TypedDict):
     """What a run shows; the interval is of 95 %, over fixtures."""
 
     run_id: str
@@ -290,7 +290,7 @@ class Verdict(TypedDict):
     more: NotRequired[str]
 
 
-class Checks(TypedDict):
+class RunVerified(TypedDict):
     """The seven checks of a run, made again from its bytes."""
 
     run_id: str
@@ -301,7 +301,7 @@ class Checks(TypedDict):
     bundle: str
 
 
-class Sheet(TypedDict):
+class SheetFigures(TypedDict):
     """Figures are ``[name, value, low, high, unit]``."""
 
     run_id: str
@@ -328,11 +328,11 @@ async def list_packs(desk: Desk, wanted: ListPacks) -> PackList:
     return {"packs": facts, "after": page[-1].pack_id if len(listed) > len(page) else None}
 
 
-def verdict_of(done: Run) -> Verdict:
+def verdict_of(done: Run) -> RunVerdict:
     found = headline_of(done).facts()
     names = ("verdict", "mean_clv_bps", "low", "high", "fixtures", "mean_edge_pct")
     return cast(
-        "Verdict",
+        "RunVerdict",
         {
             "run_id": done.run_id,
             "evidence_hash": done.sealed.evidence_hash,
@@ -348,19 +348,19 @@ def _rounded(value: object) -> object:
     return round(value, 3) if isinstance(value, float) else value
 
 
-async def backtest(desk: Desk, wanted: Backtest) -> Verdict:
+async def backtest(desk: Desk, wanted: Backtest) -> RunVerdict:
     """Replay a pack through a template, and seal the run. The same request returns the same run."""
     request = PackBacktestRequest(
         pack_id=wanted.pack_id, fixture_ids=wanted.fixture_ids, strategy=wanted.strategy, params=wanted.params
     )
 
-    def run() -> Verdict:
+    def run() -> RunVerdict:
         return verdict_of(desk.laboratory.backtest(desk.caller, request))
 
     return await desk.work("backtests", run)
 
 
-async def verify(desk: Desk, wanted: OfRun) -> Checks:
+async def verify(desk: Desk, wanted: OfRun) -> RunVerified:
     """Check the seal of a run, and compute its scores again from its bytes."""
     found: Verified = await desk.work("proofs", desk.laboratory.verify, desk.caller, wanted.run_id)
     return {
@@ -373,10 +373,10 @@ async def verify(desk: Desk, wanted: OfRun) -> Checks:
     }
 
 
-async def tear_sheet(desk: Desk, wanted: OfRun) -> Sheet:
+async def tear_sheet(desk: Desk, wanted: OfRun) -> SheetFigures:
     """Read the figures of a run with their intervals."""
 
-    def sheet() -> Sheet:
+    def sheet() -> SheetFigures:
         done = desk.laboratory.run(desk.caller, wanted.run_id)
         figures = statistics_of(done)["figures"]
         return {
@@ -389,11 +389,11 @@ async def tear_sheet(desk: Desk, wanted: OfRun) -> Sheet:
     return await desk.work("sheets", sheet)
 
 
-async def grade_bets(desk: Desk, wanted: GradeBets) -> Verdict:
+async def grade_bets(desk: Desk, wanted: GradeBets) -> RunVerdict:
     """Say whether placed bets are any good: each is scored against the close of a pack, and all are sealed as a run."""
     how = BetsFormat(wanted.columns, wanted.market, wanted.odds_format, wanted.time_zone, wanted.time_format)
 
-    def grade() -> Verdict:
+    def grade() -> RunVerdict:
         done, rows = desk.laboratory.grade(desk.caller, wanted.pack_id, wanted.csv.encode(), how)
         facts = {
             "rows": rows.frame.height,
@@ -402,7 +402,7 @@ async def grade_bets(desk: Desk, wanted: GradeBets) -> Verdict:
             "unmatched": rows.reasons,
             "notes": rows.notes,
         }
-        return cast("Verdict", verdict_of(done) | facts)
+        return cast("RunVerdict", verdict_of(done) | facts)
 
     return await desk.work("owner", grade)
 
@@ -439,12 +439,18 @@ TOOLS: Mapping[str, Tool] = {
         Tool(act, Act, Tick, reads=False, repeats=True, lengthy="sides", more="clv://seats/{seat}"),
         Tool(list_competitions, ListCompetitions, CompetitionList, reads=True, repeats=True, lengthy="competitions"),
         Tool(
-            standing, Standing, Place, reads=True, repeats=True, lengthy="standing", more="clv://competitions/{competition_id}"
+            standing,
+            StandingRequest,
+            Place,
+            reads=True,
+            repeats=True,
+            lengthy="standing",
+            more="clv://competitions/{competition_id}",
         ),
         Tool(list_packs, ListPacks, PackList, reads=True, repeats=True, lengthy="packs", more="clv://packs"),
-        Tool(backtest, Backtest, Verdict, reads=False, repeats=True),
-        Tool(verify, OfRun, Checks, reads=True, repeats=True),
-        Tool(tear_sheet, OfRun, Sheet, reads=True, repeats=True, lengthy="figures", more="clv://runs/{run_id}/report"),
-        Tool(grade_bets, GradeBets, Verdict, reads=False, repeats=True, lengthy="notes", more="clv://runs/{run_id}/report"),
+        Tool(backtest, Backtest, RunVerdict, reads=False, repeats=True),
+        Tool(verify, OfRun, RunVerified, reads=True, repeats=True),
+        Tool(tear_sheet, OfRun, SheetFigures, reads=True, repeats=True, lengthy="figures", more="clv://runs/{run_id}/report"),
+        Tool(grade_bets, GradeBets, RunVerdict, reads=False, repeats=True, lengthy="notes", more="clv://runs/{run_id}/report"),
     )
 }
