@@ -40,7 +40,9 @@ def test_tiles_of_a_log_are_those_of_the_specification():
     assert all(tile.size <= 70_000 for tile in hashes)
 
 
-@pytest.mark.parametrize(("before", "size"), [(0, 1), (1, 2), (255, 256), (256, 257), (300, 300), (500, 70_000), (65_535, 65_536)])
+@pytest.mark.parametrize(
+    ("before", "size"), [(0, 1), (1, 2), (255, 256), (256, 257), (300, 300), (500, 70_000), (65_535, 65_536)]
+)
 def test_growth_needs_only_the_tiles_that_the_smaller_log_lacks(before, size):
     assert set(tiles_of(size, before)) == set(tiles_of(size)) - set(tiles_of(before))
 
