@@ -538,7 +538,18 @@ def _streamed(service: Service, path: str) -> Iterator[str]:
 def _refused_alike(service: Service) -> None:
     """Ask for each operation in the ways in which every one of its kind is refused."""
     parts = dict.fromkeys(
-        ("competition_id", "agent_id", "instance_id", "strategy", "backtest_id", "pack_id", "run_id", "upload_id", "seat_id"),
+        (
+            "competition_id",
+            "agent_id",
+            "instance_id",
+            "strategy",
+            "backtest_id",
+            "pack_id",
+            "run_id",
+            "upload_id",
+            "seat_id",
+            "tile",
+        ),
         GONE,
     )
     document = service.client.app.openapi()["paths"]

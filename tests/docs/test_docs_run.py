@@ -1,8 +1,9 @@
 """Runs what the documentation tells a reader to run, in the order of each page, in an empty folder.
 
 A line of a ``console`` block that starts with ``$ `` is a command; the lines under it are what it must print, and a
-``text`` block is what the ``python`` block above it must print. ``...`` stands for anything. Blocks marked ``interop`` need Go. Blocks marked ``realdata``
-need odds that are not part of the project; they find them under ``messages/``.
+``text`` block is what the ``python`` block above it must print. ``...`` stands for anything. Blocks marked ``interop`` need
+Go, which the extra of that name brings. Blocks marked ``realdata`` need odds that are not part of the project; they find them
+under ``messages/``.
 """
 
 import io

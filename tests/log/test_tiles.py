@@ -58,10 +58,8 @@ def test_bundle_that_is_cut_or_has_more_is_refused_and_named():
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 512, 1000, 65_536, 70_000])
 def test_hashes_of_entries_give_every_tile_of_the_log(size):
     check = TileCheck(size)
-    made = {}
-    for first in range(0, size, WIDTH):
-        for tile, hashes in check.add(ENTRIES[first : min(first + WIDTH, size)]):
-            made[tile] = hashes
+    bundles = (ENTRIES[first : min(first + WIDTH, size)] for first in range(0, size, WIDTH))
+    made = dict(one for bundle in bundles for one in check.add(bundle))
 
     assert set(made) == {tile for tile in tiles_of(size) if tile.level is not None}
     leaves = [leaf_hash(entry) for entry in ENTRIES[:size]]
