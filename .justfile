@@ -41,6 +41,11 @@ browser-duels:
 notebooks:
     pytest -n 2 --dist loadfile -p nbval --nbval notebooks
 
+# clvlab, Go and sigstore judge changed logs, proofs and notes; the extra "interop" brings the others.
+interop cases="500":
+    python -m tests.interop --cases {{ cases }}
+    pytest -n 0 tests/interop tests/architecture/test_constraints.py "tests/docs/test_docs_run.py::test_every_step_of_a_page_works[check-us-with-other-code.md]"
+
 # Branch coverage of what decides and binds scores: law, proof and log; it fails under 98 %.
 coverage:
     pytest -n 2 --dist loadfile -m "not browser and not long" tests/law tests/proof tests/log tests/engine tests/arena tests/sql tests/test_cli.py --cov

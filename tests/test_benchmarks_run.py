@@ -77,6 +77,15 @@ def test_the_benchmark_of_the_service_reports_every_job(tmp_path):
 
 
 @whole_only
+def test_the_benchmark_of_tiles_reports_every_job_and_its_audit_is_sound(tmp_path):
+    said = reported(tmp_path, "tests.benchmarks.tiles", "--entries 700 --more 100 --rounds 1")
+    assert [figure["name"] for figure in said["figures"]] == [
+        "exported as tiles", "files of 100 new entries", "exported again, 100 more", "audited over HTTP",
+    ]  # fmt: skip
+    assert list(said["equalities"].values()) == [True]
+
+
+@whole_only
 def test_the_benchmark_of_imports_reports_every_job(tmp_path):
     figures = reported(tmp_path, "tests.benchmarks.imports", "--scale 0.01 --rounds 1")["figures"]
     assert {figure["job"] for figure in figures} == {"margin removal", "exchange stream", "changes to a pack"}

@@ -38,7 +38,7 @@ class Policy:
     @classmethod
     def read(cls, text: str) -> Policy:
         """Read a policy; ``LogError`` names the first line that is none."""
-        found = _Lines()
+        found = _Statements()
         lines = text.split("\n")
         if len(lines) > _MAX_LINES:
             raise LogError(f"a policy of {len(lines):,} lines, more than {_MAX_LINES:,}")
@@ -69,7 +69,7 @@ class Policy:
         return name in self.witnesses and self.witnesses[name].key.name in signed
 
 
-class _Lines:
+class _Statements:
     def __init__(self) -> None:
         self.logs: list[Member] = []
         self.witnesses: dict[str, Member] = {}

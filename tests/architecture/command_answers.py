@@ -14,11 +14,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from unittest.mock import patch
 
 import typer
 
+from clvlab.arena.log.witness_server import WitnessServer
+from clvlab.log.note import Verifier, read_signer
+from clvlab.log.witness import Witness
 from clvlab.packs.synthetic import Recipe, build
 from tests.architecture.faces import DISTRIBUTION_VERSION, Extra, commands
 from tests.architecture.http_answers import ALICE, BACKTEST, FILES, LOG_KEY, ODDS, TABLE, TIME_MS, served
@@ -318,6 +322,7 @@ def _of_logs(shell: Shell) -> None:
     call(f"log audit log.db --key {LOG} --checkpoint first.note --bundle logged.clv --json")
     call("log audit log.db")
     call("log audit nowhere")
+    _of_tiles(shell)
     shutil.copy(folder / "log.db", folder / "old.db")
     call(f"backtest starter {' '.join(FIXTURE)} --horizon-s 90 --log log.db --owner did:x:me")
     (folder / "second.note").write_text(call("log checkpoint log.db --key log.key"))
@@ -329,6 +334,31 @@ def _of_logs(shell: Shell) -> None:
         connection.execute(f"INSERT INTO log_entries {again}")
     call("log audit log.db --json")
     call("log audit log.db")
+
+
+def _of_tiles(shell: Shell) -> None:
+    call, folder = shell.call, shell.folder
+    call("log export log.db --tiles tiles --key log.key --json")
+    call("log export log.db --tiles tiles --key log.key")
+    call("log export log.db --tiles other --checkpoint first.note")
+    call("log export log.db --tiles tiles")
+    witness = Witness(read_signer(folder / "witness.key"), [Verifier.parse(LOG)], folder / "w.json")
+    with WitnessServer(("127.0.0.1", 0), witness, lambda: 5) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        key = read_signer(folder / "witness.key").verifier
+        (folder / "policy").write_text(f"log {LOG}\nwitness w {key} {server.url}\nquorum w\n")
+        (folder / "cosigned.note").write_text(call("log cosign log.db --key log.key --policy policy"))
+        server.shutdown()
+    call("log cosign log.db --key log.key --policy nothing")
+    call("log proof logged.clv --out proofs")
+    call("log proof alone.clv --out nowhere")
+    call("log check proofs/commit.tlog-proof --entry proofs/commit.entry --trust keys.json")
+    call("log check proofs/commit.tlog-proof --entry proofs/outcome.entry --trust keys.json")
+    call("log check proofs/commit.tlog-proof --entry proofs/commit.entry --trust policy")
+    call(f"log witness --key witness.key --state seen.json --log {LOG} --serve nowhere")
+    request = call("log request log.db --checkpoint first.note --old 2")
+    call(f"log witness --key witness.key --state seen.json --log {LOG}", stdin=request)
 
 
 def _endless(shell: Shell) -> None:

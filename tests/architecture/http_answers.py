@@ -481,6 +481,10 @@ def _rest(service: Service) -> None:
         service.answers[_ANY].append("\n".join([f"> WEBSOCKET {path}", *_streamed(service, path), ""]))
     ask("getLog")
     ask("getCheckpoint")
+    ask("getTilesCheckpoint")
+    ask("getTile", tile="0/000.p/2")
+    ask("getTile", tile="0/7")
+    ask("getTilesRestarts")
     ask("listLogEntries", params={"since": 1, "limit": 2})
     ask("listLogEntries", params={"limit": 0})
     ask("getConsistency", params={"first": 1, "second": 3})
@@ -566,7 +570,18 @@ def _streamed(service: Service, path: str) -> Iterator[str]:
 def _refused_alike(service: Service) -> None:
     """Ask for each operation in the ways in which every one of its kind is refused."""
     parts = dict.fromkeys(
-        ("competition_id", "agent_id", "instance_id", "strategy", "backtest_id", "pack_id", "run_id", "upload_id", "seat_id"),
+        (
+            "competition_id",
+            "agent_id",
+            "instance_id",
+            "strategy",
+            "backtest_id",
+            "pack_id",
+            "run_id",
+            "upload_id",
+            "seat_id",
+            "tile",
+        ),
         GONE,
     )
     document = service.client.app.openapi()["paths"]
@@ -657,6 +672,7 @@ def _without(service: Service) -> None:
     ask("uploadPack", ALICE, content=ODDS, params=TABLE)
     ask("listUploadedPacks", ALICE)
     ask("getCheckpoint")
+    ask("getTilesCheckpoint")
     draft = service.competition(BOUND, ("baseline",))
     ask("startCompetition", ALICE, competition_id=draft)
     ask("createCompetition", ALICE, json=CONFIG)

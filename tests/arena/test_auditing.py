@@ -98,9 +98,7 @@ def test_witnesses_are_counted_on_the_newest_checkpoint(place):
     strict = Trust(logs=TRUST.logs, witnesses=[str(WITNESS_KEY.verifier)], witness_quorum=1)
 
     assert audit(place, checkpoints={"cp": witnessed}, trust=strict).witnesses == ("witness.example",)
-    assert rules(audit(place, checkpoints={"cp": note}, trust=strict)) == [
-        "0 trusted witnesses signed the checkpoint, 1 must"
-    ]
+    assert rules(audit(place, checkpoints={"cp": note}, trust=strict)) == ["0 trusted witnesses signed the checkpoint, 1 must"]
 
 
 def test_log_that_was_replaced_or_cut_contradicts_a_checkpoint_seen_before(place, tmp_path):

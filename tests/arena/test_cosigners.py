@@ -181,7 +181,9 @@ def test_witness_that_is_away_is_shown_and_the_others_sign(tmp_path):
     log = grown(RunLog(Database()), 3)
     away = Signer("away.example", 4, bytes(range(7, 39)))
     with witness_at(tmp_path) as url:
-        text = f"witness a {away.verifier} http://127.0.0.1:9\nwitness w {WITNESS_KEY.verifier} {url}\ngroup g any a w\nquorum g\n"
+        text = (
+            f"witness a {away.verifier} http://127.0.0.1:9\nwitness w {WITNESS_KEY.verifier} {url}\ngroup g any a w\nquorum g\n"
+        )
         cosigners = Cosigners(Policy.read(text))
         note = cosigners.cosigned(log, signed_checkpoint(log, LOG_KEY))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from clvlab.arena.log.audit import audit
 from clvlab.arena.log.operations import open_log, signed_checkpoint
-from clvlab.arena.log.tiles import export_tiles
+from clvlab.arena.log.tiles import TileExport, export_tiles
 from clvlab.log.bundles import Trust
 from clvlab.log.log import LogStore, commit
 from clvlab.log.note import Signer
@@ -38,16 +38,16 @@ def main() -> int:
             _grow(log, asked.entries)
             for number in range(asked.rounds):
                 out = folder / f"tiles-{number}"
-                exported.append(_timed(lambda: export_tiles(log, str(out), lambda: signed_checkpoint(log, _KEY)))[0])
+                exported.append(_timed(_exported, log, out)[0])
             _grow(log, asked.more, asked.entries)
             for number in range(asked.rounds):
                 out = folder / f"tiles-{number}"
-                seconds, done = _timed(lambda: export_tiles(log, str(out), lambda: signed_checkpoint(log, _KEY)))
+                seconds, done = _timed(_exported, log, out)
                 grown.append(seconds)
                 files.add(done.files)
         with hosted(out) as url:
             for _ in range(asked.rounds):
-                seconds, found = _timed(lambda: audit(url, trust=Trust(logs=[str(_KEY.verifier)])))
+                seconds, found = _timed(lambda place: audit(place, trust=Trust(logs=[str(_KEY.verifier)])), url)
                 audited.append(seconds)
                 sizes.add((found.sound, found.size))
     job = f"log of {asked.entries} entries"
@@ -86,9 +86,13 @@ def _grow(log: LogStore, count: int, start: int = 0) -> None:
             commit(rows, derived_run_id(inputs), f"did:example:{number % 50}", inputs, _PACK, number, sources=[inputs])
 
 
-def _timed(work):
+def _exported(log: LogStore, out: Path) -> TileExport:
+    return export_tiles(log, str(out), lambda: signed_checkpoint(log, _KEY))
+
+
+def _timed(work, *given):
     started = time.perf_counter()
-    done = work()
+    done = work(*given)
     return time.perf_counter() - started, done
 
 

@@ -1,8 +1,9 @@
 """Runs what the documentation tells a reader to run, in the order of each page, in an empty folder.
 
 A line of a ``console`` block that starts with ``$ `` is a command; the lines under it are what it must print, and a
-``text`` block is what the ``python`` block above it must print. ``...`` stands for anything. Blocks marked ``realdata``
-need odds that are not part of the project; they find them under ``messages/``.
+``text`` block is what the ``python`` block above it must print. ``...`` stands for anything. Blocks marked ``interop`` need
+Go, which the extra of that name brings. Blocks marked ``realdata`` need odds that are not part of the project; they find them
+under ``messages/``.
 """
 
 import io
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from contextlib import chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import patch
 
@@ -46,6 +48,7 @@ class Step:
     expected: str | None
     is_python: bool
     needs_real_odds: bool
+    needs_go: bool = False
 
 
 def steps(text):
@@ -62,7 +65,8 @@ def steps(text):
         elif kind == "console":
             for part in re.split(r"^(?=\$ )", body, flags=re.MULTILINE)[1:]:
                 command, _, printed = part[2:].partition("\n")
-                found.append(Step(line, command, printed or None, is_python=False, needs_real_odds=real))
+                needs_go = "interop" in marks.split()
+                found.append(Step(line, command, printed or None, is_python=False, needs_real_odds=real, needs_go=needs_go))
     return found
 
 
@@ -110,7 +114,13 @@ def run(step, page, folder, namespace, port):
             return where, out
         (folder / file).write_text(out, encoding="utf-8")
         return where, ""
-    environment = os.environ | {"PATH": ACTIVATED, "COLUMNS": str(WIDTH), "NO_COLOR": "1", "CLVLAB_PORT": str(port)}
+    environment = os.environ | {
+        "PATH": ACTIVATED,
+        "COLUMNS": str(WIDTH),
+        "NO_COLOR": "1",
+        "CLVLAB_PORT": str(port),
+        "CLVLAB": str(ROOT),
+    }
     done = subprocess.run(
         ["sh", "-c", ours(step.code, port)],
         cwd=folder,
@@ -140,7 +150,8 @@ def work_through(page, folder, chosen):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_step_of_a_page_works(page, tmp_path):
-    chosen = [step for step in steps(page.read_text(encoding="utf-8")) if not step.needs_real_odds]
+    all_steps = [step for step in steps(page.read_text(encoding="utf-8")) if not step.needs_real_odds]
+    chosen = [step for step in all_steps if not step.needs_go or find_spec("go")]  # the extra "interop" brings Go
 
     work_through(page, tmp_path, chosen)
 

@@ -179,7 +179,9 @@ def _signed(rng: Random, text: str, *signers: Signer) -> str:
 
 
 def _checkpoint(rng: Random, log: _Memory, size: int) -> str:
-    lines = "".join(f"{rng.choice(('ext', 'Zeile ä', '— x AAAAAAAA'))} {number}\n" for number in range(rng.choice((0, 0, 1, 3))))
+    lines = "".join(
+        f"{rng.choice(('ext', 'Zeile ä', '— x AAAAAAAA'))} {number}\n" for number in range(rng.choice((0, 0, 1, 3)))
+    )
     return Checkpoint("log.example", size, tree_root(log, size), lines).text
 
 

@@ -69,7 +69,7 @@ def test_go_reads_exported_tiles_and_refuses_a_changed_one(programs, tmp_path):
     entries.write_bytes(entries.read_bytes().replace(b"did:x:me", b"did:x:mi", 1))
     changed = subprocess.run(command, capture_output=True, text=True)
 
-    assert (sound.returncode, sound.stdout) == (0, "holds: 300 entries, signed by \"log.example\" and 0 witnesses\n")
+    assert (sound.returncode, sound.stdout) == (0, 'holds: 300 entries, signed by "log.example" and 0 witnesses\n')
     assert (changed.returncode, changed.stdout) == (1, "refused: entry 0 is not the one that was hashed\n")
 
 

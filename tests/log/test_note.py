@@ -99,7 +99,16 @@ def test_file_that_is_no_private_key_is_refused_without_showing_it(tmp_path, tex
 
 @pytest.mark.parametrize(
     "text",
-    ["", TEXT + "\n", TEXT + "\nextension\n", TEXT + "extension", TEXT.replace("3", "03"), TEXT.replace("3", "-3"), TEXT.replace("A=", "="), "\n3\n" + TEXT[14:]],
+    [
+        "",
+        TEXT + "\n",
+        TEXT + "\nextension\n",
+        TEXT + "extension",
+        TEXT.replace("3", "03"),
+        TEXT.replace("3", "-3"),
+        TEXT.replace("A=", "="),
+        "\n3\n" + TEXT[14:],
+    ],
 )
 def test_text_that_is_no_checkpoint_is_refused(text):
     with pytest.raises(LogError):

@@ -82,7 +82,7 @@ def test_policy_that_is_none_is_refused_with_its_line(wrong, why):
 def test_two_witnesses_under_one_name_of_a_key_are_refused():
     second = Verifier("x.example/1", 4, Signer("x", 4, bytes(range(9, 41))).verifier.public)
 
-    with pytest.raises(LogError, match="a second witness of the name x.example/1"):
+    with pytest.raises(LogError, match=r"a second witness of the name x.example/1"):
         Policy.read(f"witness A {X1}\nwitness B {second}\nquorum A\n")
 
 

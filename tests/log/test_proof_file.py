@@ -31,9 +31,9 @@ def test_file_of_a_proof_reads_back_and_proves_its_entry(extra):
 
 def test_another_entry_index_or_hash_is_refused():
     for wrong, entry in ((proof(), b"entry 4"), (ProofFile(2, proof().hashes, proof().note), ENTRIES[3])):
-        with pytest.raises(LogError, match="the entry does not stand at"):
+        with pytest.raises(LogError, match=r"the entry does not stand at"):
             wrong.check(entry, KEYS)
-    with pytest.raises(LogError, match="the entry does not stand at 3 of the 5 entries that 'log.example' signed"):
+    with pytest.raises(LogError, match=r"the entry does not stand at 3 of the 5 entries that 'log.example' signed"):
         ProofFile(3, (bytes(32), *proof().hashes[1:]), proof().note).check(ENTRIES[3], KEYS)
 
 
@@ -41,7 +41,7 @@ def test_changed_cosignature_is_refused_and_named():
     head, _, line = proof().note.rstrip("\n").rpartition(" ")
     swapped = ("B" if line[20] != "B" else "C").join((line[:20], line[21:]))
 
-    with pytest.raises(LogError, match="the signature by 'w.example' does not hold"):
+    with pytest.raises(LogError, match=r"the signature by 'w.example' does not hold"):
         ProofFile(3, proof().hashes, f"{head} {swapped}\n").check(ENTRIES[3], KEYS)
 
 
@@ -57,7 +57,7 @@ def test_changed_cosignature_is_refused_and_named():
         lambda text: text.replace("index 3\n", "index 3\nAAAA\n"),
         lambda text: text.partition("\n\n")[0],
         lambda text: text.replace("index 3\n", "index 3\n" + ("A" * 43 + "=\n") * 64),
-        lambda text: "",
+        lambda _: "",
     ],
 )
 def test_text_that_is_no_proof_is_refused(change):

@@ -40,7 +40,9 @@ def test_tiles_of_a_log_are_those_of_the_specification():
     assert all(tile.size <= 70_000 for tile in hashes)
 
 
-@pytest.mark.parametrize(("before", "size"), [(0, 1), (1, 2), (255, 256), (256, 257), (300, 300), (500, 70_000), (65_535, 65_536)])
+@pytest.mark.parametrize(
+    ("before", "size"), [(0, 1), (1, 2), (255, 256), (256, 257), (300, 300), (500, 70_000), (65_535, 65_536)]
+)
 def test_growth_needs_only_the_tiles_that_the_smaller_log_lacks(before, size):
     assert set(tiles_of(size, before)) == set(tiles_of(size)) - set(tiles_of(before))
 
@@ -56,10 +58,8 @@ def test_bundle_that_is_cut_or_has_more_is_refused_and_named():
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 512, 1000, 65_536, 70_000])
 def test_hashes_of_entries_give_every_tile_of_the_log(size):
     check = TileCheck(size)
-    made = {}
-    for first in range(0, size, WIDTH):
-        for tile, hashes in check.add(ENTRIES[first : min(first + WIDTH, size)]):
-            made[tile] = hashes
+    bundles = (ENTRIES[first : min(first + WIDTH, size)] for first in range(0, size, WIDTH))
+    made = dict(one for bundle in bundles for one in check.add(bundle))
 
     assert set(made) == {tile for tile in tiles_of(size) if tile.level is not None}
     leaves = [leaf_hash(entry) for entry in ENTRIES[:size]]

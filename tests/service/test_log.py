@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from functools import partial
+from threading import Thread
 
 import pytest
 from clvlab_service.app import create_app
@@ -14,17 +15,22 @@ from typer.testing import CliRunner
 from clvlab.arena.application import Application
 from clvlab.arena.log.audit import audit
 from clvlab.arena.log.operations import cosign
+from clvlab.arena.log.witness_server import serve_witness
 from clvlab.arena.report_requests import BacktestRunRequest
 from clvlab.cli import app
 from clvlab.errors import LogError
-from clvlab.log.bundles import Trust
+from clvlab.log.bundles import Trust, judge
 from clvlab.log.note import Signer, write_signer
 from clvlab.log.witness import request
 from clvlab.proof import clv_verify
+from clvlab.proof.bundle import read_bundle, run_of
+from clvlab.proof.checks import Verdict
+from clvlab.proof.verify import verify
 from tests.service.serving import BACKTEST, DEPLOY, api, assert_problem, make_settings
 from tests.waiting import until
 
 LOG_KEY, WITNESS_KEY = Signer("log.example", 1, bytes(range(32))), Signer("witness.example", 4, bytes(range(1, 33)))
+NEW_WITNESS = Signer("new.example", 4, bytes(range(5, 37)))
 NEW_KEY = Signer("log.example/2", 1, bytes(range(2, 34)))
 
 
@@ -180,3 +186,41 @@ def test_settings_come_from_the_environment(monkeypatch):
     settings = Settings().anchor
 
     assert (settings.signers, settings.priority_fee, settings.cluster) == (frozenset({"one", "two"}), 7, "devnet")
+
+
+def test_tiles_of_a_service_are_cosigned_cached_and_audited_like_those_of_any_host(keys, tmp_path):
+    write_signer(LOG_KEY, tmp_path / "log.key")
+    write_signer(WITNESS_KEY, tmp_path / "witness.key")
+    trust = f"log {LOG_KEY.verifier}\nwitness w {WITNESS_KEY.verifier} %s\nquorum w\n"
+    with serve_witness("127.0.0.1:0", tmp_path / "witness.key", [str(LOG_KEY.verifier)], tmp_path / "seen.json") as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        (tmp_path / "policy").write_text(trust % server.url)
+        settings = {"log_key_file": tmp_path / "log.key", "log_policy": tmp_path / "policy", "log_cosign_s": 0.1}
+        with api(keys, **settings) as service:
+            run_id = service.post("/backtests", BACKTEST)["run_id"]
+            until(lambda: service.nobody.get("/log/tiles/checkpoint").text.split("\n")[1] == "2")
+            done = audit(f"{service.url}/log/tiles", trust=Trust.read((trust % "").encode()))
+            note, tile, missing = (
+                service.nobody.get(f"/log/tiles/{path}") for path in ("checkpoint", "tile/0/000.p/2", "tile/0/000")
+            )
+            state, content = service.get("/log"), service.nobody.get(f"/runs/{run_id}/bundle").content
+        server.shutdown()
+
+    assert (done.sound, done.size, done.witnesses) == (True, 2, ("witness.example",)), done.broken
+    assert [answer.headers["cache-control"] for answer in (note, tile)] == ["no-cache", "public, max-age=31536000, immutable"]
+    assert (tile.headers["content-type"], len(tile.content)) == ("application/octet-stream", 64)
+    assert_problem(missing, 404)
+    assert [(one["name"], one["outcome"]) for one in state["witnesses"]] == [("witness.example", "cosigned")]
+    parts = read_bundle(content)
+    judged = judge(parts, verify(run_of(parts), parts.get("receipts.jsonl", b"")), Trust.read((trust % "").encode()), ["log"])
+    assert judged["log"].verdict == Verdict.PASS, judged["log"].detail
+    stricter = (trust % "").replace("quorum w", f"witness x {NEW_WITNESS.verifier}\ngroup all all w x\nquorum all").encode()
+    refused = judge(parts, verify(run_of(parts), parts.get("receipts.jsonl", b"")), Trust.read(stricter), ["log"])["log"]
+    assert (refused.verdict, refused.detail) == (
+        Verdict.FAIL, "no quorum 'all' of the policy: of its witnesses signed w",
+    )  # fmt: skip
+
+
+def test_policy_without_a_key_of_the_log_is_refused(tmp_path):
+    with pytest.raises(ValidationError, match="CLVLAB_LOG_POLICY need CLVLAB_LOG_KEY_FILE"):
+        Settings(log_policy=tmp_path / "policy")

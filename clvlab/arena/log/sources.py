@@ -253,13 +253,13 @@ class TilesSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     kind: str  # of the body, as its header says
     body: bytes
 
 
-def answer(url: str, seconds: float, sent: bytes | None = None) -> Answer:
+def answer(url: str, seconds: float, sent: bytes | None = None) -> HttpAnswer:
     """Return the answer of a URL, which gets ``sent`` by POST; an oversized body is read only up to the limit.
 
     A timer limits the whole answer, because socket time-outs start again with every byte.
@@ -286,7 +286,7 @@ def answer(url: str, seconds: float, sent: bytes | None = None) -> Answer:
             connection.close()
             if time.monotonic() - started >= seconds:
                 raise TimeoutError(f"not within {seconds:g} s")
-        return Answer(response.status, response.getheader("Content-Type", "").partition(";")[0].strip(), body)
+        return HttpAnswer(response.status, response.getheader("Content-Type", "").partition(";")[0].strip(), body)
 
 
 def _unzipped(body: bytes) -> bytes:

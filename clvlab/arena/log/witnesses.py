@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from clvlab.arena.log.operations import signed_checkpoint, witness_request
-from clvlab.arena.log.sources import Answer, answer
+from clvlab.arena.log.sources import HttpAnswer, answer
 from clvlab.base.files import file_bytes
 from clvlab.errors import FileError, LogError, StoreError
 from clvlab.log.log import LogStore
@@ -109,7 +109,7 @@ class Cosigners:
         return reply(WitnessOutcome.REFUSED, f"it named another size {_TRIES} times")
 
 
-def _cosignature(note: str, found: Answer, member: Member) -> str:
+def _cosignature(note: str, found: HttpAnswer, member: Member) -> str:
     """Return the line by the key of a witness in its answer, whose other lines are passed over."""
     text, _ = open_note(note)
     answered = write_note(text, found.body.decode("utf-8", "replace"))

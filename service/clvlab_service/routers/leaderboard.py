@@ -150,10 +150,10 @@ def tiles_checkpoint(application: ApplicationDep) -> Response:
     "/tiles/restarts.json",
     operation_id="getTilesRestarts",
     response_class=Response,
-    responses=LIST | problems(s404="The log was never restarted"),
+    responses=problems(),
 )
 def tiles_restarts(application: ApplicationDep) -> Response:
-    """Read the restarts of a restored log, for readers of its tiles."""
+    """Read the restarts of a restored log, which readers of its tiles need before its entries."""
     return Response(application.log.restarts(), headers={"Cache-Control": REVALIDATED}, media_type="application/json")
 
 
