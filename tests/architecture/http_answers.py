@@ -503,9 +503,10 @@ def _pages(service: Service, several: str) -> Iterator[str]:
     seq = _json(service, f"/runs/{several}/decisions?limit=1")["decisions"][0]["seq"]
     done, demo = (one["competition_id"] for one in _json(service, "/competitions")[:2])
     parts = [
-        {"run_id": several, "seq": seq, "competition_id": done, "pack_id": "starter"},
-        {"run_id": alone, "seq": 1, "competition_id": demo, "pack_id": "season"},
+        {"run_id": several, "seq": seq, "competition_id": done, "pack_id": "starter", "form": "svg"},
+        {"run_id": alone, "seq": 1, "competition_id": demo, "pack_id": "season", "form": "svg"},
     ]
+    parts = [{**own, "backtest_id": own["run_id"].replace("run_", "bt_", 1)} for own in parts]
     paths = sorted({route.path for route in iter_route_contexts(service.client.app.routes) if _is_page(route)})
     for path in paths:
         for own in parts if "{" in path else parts[:1]:
