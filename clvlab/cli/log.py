@@ -89,7 +89,7 @@ def stamp(
     out_file: Annotated[Path, typer.Option("--out", help="File of stamps; further ones are added to it.")],
 ) -> None:
     """Have authorities stamp a checkpoint with their time, for the command 'bundle'."""
-    from clvlab.arena.log.stamping import add_stamps
+    from clvlab.arena.log.operations import add_stamps
 
     for time_, authority in add_stamps(checkpoint.read_text(encoding="utf-8"), tsa, out_file):
         out.print(plain(f"stamped at {time_:%Y-%m-%d %H:%M:%S} UTC by {authority}, unjudged: verify names your roots"))

@@ -152,7 +152,7 @@ def _stamps(parts: Mapping[str, bytes], verification: Verification, roots: bytes
             sizes["earlier"] = before.size
             if not check_consistency(before.size, newest.size, before.root, newest.root, proof):
                 raise BundleError("the log forked: it does not begin with its earlier entries")
-        said = [
+        lines = [
             f"the checkpoint of {sizes[name]:,} entries, with {_held(log, sizes[name])}, by "
             f"{stamp.time:%Y-%m-%d %H:%M:%S} UTC: {stamp.authority}, under your root {stamp.root}"
             for name, stamp in dated(texts, judged(parts[STAMPS_PART], roots))
@@ -161,7 +161,7 @@ def _stamps(parts: Mapping[str, bytes], verification: Verification, roots: bytes
         raise
     except (ClvlabError, KeyError) as error:
         return Check(Verdict.FAIL, str(error))
-    return Check(Verdict.PASS, "stamped: " + "; ".join(said))
+    return Check(Verdict.PASS, "stamped: " + "; ".join(lines))
 
 
 def _held(log: JsonObject, size: int) -> str:

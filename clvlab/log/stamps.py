@@ -123,11 +123,11 @@ def _wrapped(tag: int, content: bytes) -> bytes:
 
 def part_of(stamps: Iterable[bytes], certificates: Iterable[bytes]) -> JsonObject:
     """Return a bundle's part of stamps, each once."""
-    given, chain = dict.fromkeys(stamps), sorted(set(certificates))
+    each, chain = dict.fromkeys(stamps), sorted(set(certificates))
     return {
         "schema": SCHEMA,
         "certificates": [b64encode(one).decode() for one in chain],
-        "stamps": [b64encode(one).decode() for one in given],
+        "stamps": [b64encode(one).decode() for one in each],
     }
 
 
@@ -168,9 +168,9 @@ def judged(content: bytes, roots: bytes) -> list[Stamp]:
     """
     from cryptography.x509 import load_der_x509_certificate, load_pem_x509_certificates
 
-    stamps, given = read_part(content)
+    stamps, ders = read_part(content)
     try:
-        trusted, certificates = load_pem_x509_certificates(roots), [load_der_x509_certificate(one) for one in given]
+        trusted, certificates = load_pem_x509_certificates(roots), [load_der_x509_certificate(one) for one in ders]
     except ValueError as error:
         raise BundleError(f"the roots, or the certificates of the stamps, can't be read: {error}") from error
     found = []

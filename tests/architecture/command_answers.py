@@ -51,8 +51,8 @@ class Player(clvlab.TickAgent):
 FIXTURE = ("--fixture", "90000000")
 _DAY_MS = 86_400_000
 NO_DATABASE = {"CLVLAB_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
-ENDLESS = ("capture", "devchain", "devfeed", "live", "serve", "worker")
-"""Commands that do not end by themselves: their help stands for what they do."""
+ENDLESS = ("capture", "devchain", "devfeed", "live", "log stamp", "prove", "serve", "worker")
+"""Commands that do not end by themselves, or ask a provider or an authority: their help stands for what they do."""
 
 _MEMBERS = FILES | {"written": "time"} | dict.fromkeys(("versions", "libraries", "judged_by"), "version")
 _JUDGE = ("clvlab", "source_digest", "polars", "numpy", "msgspec", "orjson")

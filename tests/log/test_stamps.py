@@ -5,7 +5,7 @@ from base64 import b64decode, b64encode
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from clvlab.arena.log.stamping import add_stamps
+from clvlab.arena.log.operations import add_stamps
 from clvlab.errors import BundleError, LogError
 from clvlab.log.bundles import Trust, judge, note_text
 from clvlab.log.stamps import part_of, query, read_part, stamp_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from urllib.parse import quote
 
 from clvlab.api.answer import pick
 from clvlab.api.leaderboard import OwnerCounts
+from clvlab.base.files import file_bytes, replace_file
 from clvlab.errors import BundleError, LogError, MissingExtraError, StoreUnreachableError
-from clvlab.log.bundles import LOG_PART, LOG_PART_WITHOUT_CLAIM, log_part, proof_hashes
+from clvlab.log.bundles import LOG_PART, LOG_PART_WITHOUT_CLAIM, log_part, note_text, proof_hashes
 from clvlab.log.log import LogRows, LogStore, claim, counts, proven
 from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_signer
 from clvlab.log.proof_file import proof_files
@@ -22,6 +24,7 @@ from clvlab.log.restarts import RestartRecord, restart
 from clvlab.log.tree import consistency, tree_root
 from clvlab.log.witness import Witness, request
 from clvlab.proof.bundle import read_bundle
+from clvlab.proof.canonical import canonical
 
 
 @contextmanager
@@ -153,3 +156,52 @@ def bundle_proofs(content: bytes) -> dict[str, bytes]:
         for name in ("commit", "outcome")
     ]
     return proof_files(log["checkpoint"], proved)
+
+
+# Time stamps over checkpoints, of authorities that are asked over HTTP.
+
+
+_MAX_STAMP_BYTES = 64 << 10
+_TIMEOUT_S = 20.0
+
+
+def add_stamps(note: str, authorities: Sequence[str], place: Path) -> list[tuple[datetime, str]]:
+    """Have each authority, a URL, stamp the text of a signed checkpoint; add the stamps to a file, and return their times.
+
+    Raises
+    ------
+    LogError
+        The note is no checkpoint, or an authority gives no stamp of it.
+    """
+    from clvlab.log.stamps import part_of, query, read_part, stamp_of, time_of
+
+    text = note_text(note)
+    checkpoint(text)
+    stamps, certificates = read_part(file_bytes(place)) if place.exists() else ([], [])
+    found = []
+    for url in authorities:
+        request, nonce = query(text)
+        stamp, chain = stamp_of(_answer(url, request), text, nonce)
+        stamps, certificates = [*stamps, stamp], [*certificates, *chain]
+        found.append((time_of(stamp), url))
+    replace_file(place, canonical(part_of(stamps, certificates)))
+    return found
+
+
+def _answer(url: str, request: bytes) -> bytes:
+    try:
+        import httpx2
+    except ImportError as error:
+        raise MissingExtraError("client", error.name) from error
+    try:
+        headers = {"Content-Type": "application/timestamp-query"}
+        with httpx2.stream("POST", url, content=request, headers=headers, timeout=_TIMEOUT_S) as response:
+            response.raise_for_status()
+            content = b""
+            for piece in response.iter_bytes():
+                content += piece
+                if len(content) > _MAX_STAMP_BYTES:
+                    raise LogError(f"{url} answers with more than {_MAX_STAMP_BYTES:,} bytes")
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise LogError(f"the authority {url} gives no answer: {error}") from error
+    return content

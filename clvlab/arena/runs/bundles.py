@@ -12,7 +12,7 @@ from clvlab.base.files import MAX_KEYS_BYTES, file_bytes
 from clvlab.errors import BundleError, EvidenceError, UnknownAgentError
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
-from clvlab.proof.canonical import canonical
+from clvlab.proof.canonical import JsonObject, canonical
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.limits import MAX_DISCLOSURE_BYTES
 from clvlab.proof.seal import SealedRun
@@ -53,8 +53,8 @@ def bundle_run(path: Path, *, log: dict[str, Any] | None = None, stamps: bytes |
     )
 
 
-def _own_stamps(log: dict[str, Any] | None, stamps: bytes | None) -> dict[str, Any] | None:
-    """Return the part of the stamps over the checkpoints of log proofs; ``BundleError`` if there is none."""
+def _own_stamps(log: JsonObject | None, stamps: bytes | None) -> JsonObject | None:
+    """Return the part of the stamps over the checkpoints of log proofs; ``BundleError`` without any."""
     if stamps is None:
         return None
     from clvlab.log.bundles import note_text

@@ -220,7 +220,7 @@ class ProvingFeed(Feed, Protocol):
     proofs: str
 
     def proving(self) -> AbstractContextManager[Callable[[str, int], bytes | None]]:
-        """Give a function that asks for the proof of a message by id and time; it returns ``None`` while there is none."""
+        """Give a function that asks for the proof of a message by id and time; it returns ``None`` before it is published."""
         ...
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
 
 import orjson
 
@@ -15,6 +14,7 @@ from clvlab.law.markets import key_parts
 from clvlab.law.message import Message
 from clvlab.packs.manifest import Fixture
 from clvlab.packs.reader import Pack
+from clvlab.proof.canonical import JsonObject
 from clvlab.sources.capture.replay import announced_fixtures, messages_of
 from clvlab.sources.devfeeds.faults import REFUSALS, FaultPlan, FeedFault, HttpRequest, HttpServer
 from clvlab.sources.txline.proofs import leaf_hash, summary_hash
@@ -167,13 +167,13 @@ class TxLineServer(HttpServer):
             )
         return request.reply(404, b'{"message": "no such path"}')
 
-    def _proof(self, message_id: str | None) -> dict[str, Any] | None:
+    def _proof(self, message_id: str | None) -> JsonObject | None:
         """Return the proof of a message once its batch is over: a later message was published, or none will be."""
         raws = [raw for text in list(self.script.published) if (raw := _raw(text)) is not None]
         own = next((raw for raw in raws if raw["MessageId"] == message_id), None)
         if own is None or not (self.script.ended.is_set() or raws[-1]["Ts"] // _BLOCK_MS > own["Ts"] // _BLOCK_MS):
             return None
-        batch: dict[int, list[dict[str, Any]]] = {}
+        batch: dict[int, list[JsonObject]] = {}
         for raw in raws:
             if raw["Ts"] // _BLOCK_MS == own["Ts"] // _BLOCK_MS:
                 batch.setdefault(raw["FixtureId"], []).append(raw)
@@ -255,15 +255,15 @@ def _number(text: bytes, key: str) -> int | None:
         return None
 
 
-def _raw(text: bytes) -> dict[str, Any] | None:
+def _raw(text: bytes) -> JsonObject | None:
     try:
-        raw: dict[str, Any] = orjson.loads(text)
+        raw: JsonObject = orjson.loads(text)
     except orjson.JSONDecodeError:  # the plan made it malformed
         return None
     return raw
 
 
-def proof_in(batch: Mapping[int, Sequence[dict[str, Any]]], own: dict[str, Any]) -> dict[str, Any]:
+def proof_in(batch: Mapping[int, Sequence[JsonObject]], own: JsonObject) -> JsonObject:
     """Return the proof of a message in a batch of messages by fixture, in the shape of TxLINE's."""
     summaries = [
         {
@@ -285,7 +285,7 @@ def proof_in(batch: Mapping[int, Sequence[dict[str, Any]]], own: dict[str, Any])
     return {"odds": odds, "summary": summaries[at], "subTreeProof": sub_path, "mainTreeProof": main_path}
 
 
-def _path(level: Sequence[bytes], at: int) -> tuple[bytes, list[dict[str, Any]]]:
+def _path(level: Sequence[bytes], at: int) -> tuple[bytes, list[JsonObject]]:
     """Return the root over leaves, and the path to it of the leaf ``at``; an odd node rises unchanged."""
     path = []
     while len(level) > 1:

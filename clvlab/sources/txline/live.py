@@ -393,7 +393,7 @@ class TxLineFeed:
 
     @contextmanager
     def proving(self) -> Iterator[Callable[[str, int], bytes | None]]:
-        """Give a function that asks for the proof of a message by id and time; it returns ``None`` while there is none.
+        """Give a function that asks for the proof of a message by id and time; it returns ``None`` before it is published.
 
         Proofs exist once their batch of five minutes is published. The function raises ``FeedError`` if it gets no answer.
         """

@@ -33,7 +33,7 @@ _WRONG = (KeyError, TypeError, ValueError, AttributeError, OverflowError, struct
 Tick = tuple[int, int]
 """A fixture, and the number of a message in it."""
 Ask = Callable[[str, int], bytes | None]
-"""Asks for the proof of a message by id and time; ``None`` while there is none."""
+"""Asks for the proof of a message by id and time; ``None`` before it is published."""
 
 
 def leaf_hash(odds: Mapping[str, Any]) -> bytes:
@@ -271,7 +271,7 @@ def keep_proofs(texts: Iterable[bytes], ask: Ask, path: Path) -> tuple[int, int]
     known = {_id_of(line) for line in path.read_bytes().splitlines()} if path.exists() else set[str]()
     missing = 0
     with path.open("ab") as file:
-        for message_id, ts_ms in _asked(texts):
+        for message_id, ts_ms in _priced(texts):
             if message_id in known:
                 continue
             answer = ask(message_id, ts_ms)
@@ -282,7 +282,7 @@ def keep_proofs(texts: Iterable[bytes], ask: Ask, path: Path) -> tuple[int, int]
     return len(known), missing
 
 
-def _asked(texts: Iterable[bytes]) -> Iterator[tuple[str, int]]:
+def _priced(texts: Iterable[bytes]) -> Iterator[tuple[str, int]]:
     for text in texts:
         try:
             raw = orjson.loads(text)
@@ -305,7 +305,7 @@ def proofs_of(pack: Pack, states: Mapping[Tick, PricedState], ask: Ask) -> tuple
     wanted: dict[tuple[int, str, frozenset[Any]], list[Tick]] = {}
     for tick, state in states.items():
         wanted.setdefault((tick[0], state.market_key, frozenset(state.prices.items())), []).append(tick)
-    given: dict[Tick, tuple[int, str]] = {}
+    matched: dict[Tick, tuple[int, str]] = {}
     for text in messages_of(pack):
         try:
             raw = orjson.loads(text)
@@ -314,14 +314,14 @@ def proofs_of(pack: Pack, states: Mapping[Tick, PricedState], ask: Ask) -> tuple
             continue
         key = own.fixture_id, own.market_key, frozenset(zip(own.sides, own.odds_milli, strict=True))
         for tick in wanted.get(key, ()):
-            if own.ts_ms <= states[tick].ts_ms and given.get(tick, (-1, ""))[0] < own.ts_ms:
-                given[tick] = own.ts_ms, raw["MessageId"]
-    lost = [state.where for tick, state in states.items() if tick not in given]
+            if own.ts_ms <= states[tick].ts_ms and matched.get(tick, (-1, ""))[0] < own.ts_ms:
+                matched[tick] = own.ts_ms, raw["MessageId"]
+    lost = [state.where for tick, state in states.items() if tick not in matched]
     if lost:
         raise SourceError(f"pack {pack.pack_id!r} has no message that gives {lost[0]}: name the pack of the run")
     kept, lines, missing = kept_proofs(pack), [HEADER], 0
     for tick in sorted(states):
-        ts_ms, message_id = given[tick]
+        ts_ms, message_id = matched[tick]
         answer = kept.get(message_id) or ask(message_id, ts_ms)
         if answer is None:
             missing += 1
