@@ -26,7 +26,7 @@ from clvlab_service.telemetry import RequestMetrics
 
 _CLOSING_S = 2.0
 _NEW_S = 1.0
-_JOINED_BYTES = 1 << 14
+_PACKET_BYTES = 1 << 14
 _REFUSED_AT_ONCE = 1000
 _BURST = (
     "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\nretry-after: 1\r\n"
@@ -169,7 +169,7 @@ def _expendable(
         yield from (one for one in members.items() if one[1].wait is not None)
 
 
-class _Joined:
+class _PacketTransport:
     """A transport that sends what is written within one step of the event loop at once: a head and its body, in one packet."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -183,7 +183,7 @@ class _Joined:
         if not self._waiting and data:
             self._loop.call_soon(self._flush)
         self._waiting += data
-        if len(self._waiting) > _JOINED_BYTES:
+        if len(self._waiting) > _PACKET_BYTES:
             self._flush()
 
     def get_write_buffer_size(self) -> int:
@@ -222,7 +222,7 @@ class TimedProtocol(H11Protocol):
         self._body_ends_s: float | None = None  # None outside a body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        transport = cast("asyncio.Transport", _Joined(transport, self.loop))
+        transport = cast("asyncio.Transport", _PacketTransport(transport, self.loop))
         super().connection_made(transport)
         refusal = self._places.enter(transport, self, None if self.client is None else self.client[0])
         if refusal is None:
