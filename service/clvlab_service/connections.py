@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import IntEnum
 from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -26,7 +26,6 @@ from clvlab_service.telemetry import RequestMetrics
 
 _CLOSING_S = 2.0
 _NEW_S = 1.0
-_PACKET_BYTES = 1 << 14
 _REFUSED_AT_ONCE = 1000
 _BURST = (
     "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\nretry-after: 1\r\n"
@@ -169,36 +168,6 @@ def _expendable(
         yield from (one for one in members.items() if one[1].wait is not None)
 
 
-class _PacketTransport:
-    """A transport that sends what is written within one step of the event loop at once: a head and its body, in one packet."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._waiting = bytearray()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._waiting and data:
-            self._loop.call_soon(self._flush)
-        self._waiting += data
-        if len(self._waiting) > _PACKET_BYTES:
-            self._flush()
-
-    def get_write_buffer_size(self) -> int:
-        return len(self._waiting) + self._transport.get_write_buffer_size()
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._transport.write(bytes(self._waiting))
-            self._waiting.clear()
-
-
 class TimedProtocol(H11Protocol):
     """The server's protocol, with time limits for receiving a request. The server itself closes idle connections.
 
@@ -222,7 +191,6 @@ class TimedProtocol(H11Protocol):
         self._body_ends_s: float | None = None  # None outside a body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        transport = cast("asyncio.Transport", _PacketTransport(transport, self.loop))
         super().connection_made(transport)
         refusal = self._places.enter(transport, self, None if self.client is None else self.client[0])
         if refusal is None:
