@@ -371,6 +371,8 @@ def _endless(shell: Shell) -> None:
     call("devfeed --faults nonsense")
     call("live baseline")
     call("live baseline --feed radio")
+    call("log stamp nowhere --tsa http://127.0.0.1:9 --out stamps.json")
+    call("prove nowhere --pack starter")
     call("serve --keys mine")
     call("serve", environment=NO_DATABASE)
     call("worker")
