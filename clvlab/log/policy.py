@@ -37,7 +37,7 @@ class Policy:
 
     @classmethod
     def read(cls, text: str) -> Policy:
-        """Read a policy; ``LogError`` names the first line that is none."""
+        """Read a policy; ``LogError`` names the first wrong line."""
         found = _Statements()
         lines = text.split("\n")
         if len(lines) > _MAX_LINES:

@@ -340,7 +340,7 @@ def _of_tiles(shell: Shell) -> None:
     call, folder = shell.call, shell.folder
     call("log export log.db --tiles tiles --key log.key --json")
     call("log export log.db --tiles tiles --key log.key")
-    call("log export log.db --tiles other --checkpoint first.note")
+    call("log export log.db --tiles noted --checkpoint first.note")
     call("log export log.db --tiles tiles")
     witness = Witness(read_signer(folder / "witness.key"), [Verifier.parse(LOG)], folder / "w.json")
     with WitnessServer(("127.0.0.1", 0), witness, lambda: 5) as server:
