@@ -152,7 +152,7 @@ def test_a_spectator_finds_how_far_each_entrant_is_and_what_the_sealed_seats_sho
     assert f"1 of {ticks:,} ticks" in slow
     assert "1 abandoned" in next(row for row in rows if "gone" in row)
     assert page.locator(".figures figure").count() == 3
-    follow(page.locator(".forest a").first)
+    follow(page.locator(".forest td a").first)
     assert info["standing"][0]["run_ids"][0][:16] in page.inner_text("main")
 
     page.goto(f"{served.url}/arena/competitions/{served.blind_id}")
