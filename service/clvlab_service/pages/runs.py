@@ -128,10 +128,11 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
         "progress": application.jobs.state(run_id) if under_way else None,
         "origin": _origin(request, root),
     }
+    taken = application.seats.taken(run_id) if card["run"]["kind"] == "seat" else None
     return page(
         request,
         "run.html",
-        context | {"words": words, "causality": _causality, "seats": application.seats.taken(run_id)},
+        context | {"words": words, "causality": _causality, "seats": taken},
         stream=f"{root}/runs/{run_id}/progress" if under_way else None,
     )
 
