@@ -133,10 +133,11 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
         "origin": _origin(request, root) or f"{request.url.scheme}://HOST{root}",
         "address": _address(request, run_id),
     }
+    taken = application.seats.taken(run_id) if card["run"]["kind"] == "seat" else None
     return page(
         request,
         "run.html",
-        context | {"words": words, "causality": _causality, "seats": application.seats.taken(run_id)},
+        context | {"words": words, "causality": _causality, "seats": taken},
         stream=f"{root}/runs/{run_id}/progress" if under_way else None,
     )
 
