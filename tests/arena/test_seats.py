@@ -217,6 +217,21 @@ def test_the_same_answer_again_is_answered_alike_and_another_is_refused(applicat
     assert application.seats.seat(ALICE, seat_id)["answered"] == 4
 
 
+def test_nothing_is_made_of_a_tick_that_has_not_left(application, pack, monkeypatch):
+    start = application.seats.take(ALICE, request())
+    answered(application, ALICE, start, 3)
+    last, made = SeatTape.of(pack, FIXTURES).ticks, []
+    monkeypatch.setattr(SeatTape, "view", lambda _, tick, *__: made.append(tick))
+    monkeypatch.setattr(application.seats, "_spec", lambda _: made.append("run"))
+
+    for tick in (5, last - 1, last, last + 1):
+        assert not application.seats.is_known(start["seat_id"], tick)
+        with pytest.raises(SeatConflictError, match="has not left yet: open is 4"):
+            application.seats.act(ALICE, start["seat_id"], action(tick))
+
+    assert made == []
+
+
 @pytest.mark.parametrize(
     ("said", "match"),
     [

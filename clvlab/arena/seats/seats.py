@@ -92,14 +92,23 @@ class SteadyClock:
         return self._start_ms + round(1000 * self._monotonic())
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What this process saw last of a seat, as a hint: its answered ticks, and ticks and time of the last head in the log."""
+
+    ticks: int
+    logged_ticks: int
+    logged_ts_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Seat:
-    """What never changes of a seat, read from its row; ``logged`` are ticks and time of the last head in the log, as a hint."""
+    """What never changes of a seat, read from its row, and a hint of what does."""
 
     row: SeatRow
     blind: Blind
     tape_key: tuple[str, str]
-    logged: list[int]
+    seen: _Seen
 
     @property
     def secret(self) -> bytes:
@@ -361,6 +370,13 @@ class Seats:
         """Begin ``act``, and return the future of its answer. Nothing is read from a disk if ``is_known``."""
         known = self._of(caller, seat_id)
         tape, tick = self._tape_of(known), action.tick
+        if tick > min(known.seen.ticks + 1, tape.ticks):  # perhaps another process answered since
+            with self._database.read() as connection:
+                row = require(seats.row(connection, seat_id), seat_id)
+            # Nothing is made of a tick that has not left: the time that it takes would say where the tape ends.
+            if (refused := _unserved(row, tick, self._now())) is not None:
+                raise refused
+            known.seen.ticks = row["ticks"]
         if tick > tape.ticks:
             unserved = SeatConflictError("unserved", f"tick {tick} of seat {seat_id} has not come yet", tape.ticks or None)
             return self._acts.submit(_Act(known, tape, tick, fault=unserved))
@@ -380,7 +396,7 @@ class Seats:
         if seat_id not in self._seats:
             return False
         known = self._seats.get(seat_id, lambda: self._read(seat_id))
-        return known.tape_key in self._tapes and tick < self._tape_of(known).ticks
+        return tick <= known.seen.ticks + 1 and known.tape_key in self._tapes and tick < self._tape_of(known).ticks
 
     def _commit(self, acts: Sequence[_Act]) -> list[SeatAnswer | Exception]:
         """Record answers in one transaction.
@@ -408,15 +424,16 @@ class Seats:
                     self._note(connection, log, place, act, now, stamp)
             seats.move(connection, [place for place, _ in moved.values()], new, stamp)
         for place, act in moved.values():
-            act.known.logged[:] = place["logged_ticks"], place["logged_ts_ms"]
+            seen = act.known.seen
+            seen.ticks, seen.logged_ticks, seen.logged_ts_ms = place["ticks"], place["logged_ticks"], place["logged_ts_ms"]
         for seat_id, place in places.items():
             if _is_left_alone(place, now):
                 self._abandon_if_possible(seat_id)
         return [one if isinstance(one, Exception) else self._answer(act, one) for act, one in zip(acts, made, strict=True)]
 
     def _may_be_due(self, act: _Act, now_ms: int) -> bool:
-        ticks, ts_ms = act.known.logged
-        return act.started is not None or self._is_due(act.tick - ticks, now_ms - ts_ms)
+        seen = act.known.seen
+        return act.started is not None or self._is_due(act.tick - seen.logged_ticks, now_ms - seen.logged_ts_ms)
 
     def _is_due(self, ticks: int, passed_ms: int) -> bool:
         return ticks >= self._limits.log_ticks or passed_ms >= 1000 * self._limits.log_s
@@ -543,7 +560,7 @@ class Seats:
         with self._database.read() as connection:
             row = require(seats.row(connection, seat_id), seat_id)
         key = _tape_key(row["content_hash"], row["fixture_ids"])
-        return _Seat(row, blind_of(row), key, [row["logged_ticks"], row["logged_ts_ms"]])
+        return _Seat(row, blind_of(row), key, _Seen(row["ticks"], row["logged_ticks"], row["logged_ts_ms"]))
 
     def _tape_of(self, known: _Seat) -> Shown:
         if known.blind is Blind.LIVE:
@@ -576,17 +593,27 @@ def _judged(
             detail = f"tick {act.tick} of seat {act.seat_id} has another answer, which stays; open is {open_tick or 'none'}"
             return SeatConflictError("answered", detail, open_tick)
         return link
-    if place["status"] != SeatStatus.PLAYING or _is_left_alone(place, now_ms):
-        state = place["status"] if place["status"] != SeatStatus.PLAYING else f"abandoned: it was {LEFT_ALONE}"
-        return SeatConflictError("over", f"seat {act.seat_id} is {state}")
-    if act.tick != open_tick:
-        return SeatConflictError("unserved", f"tick {act.tick} has not left yet: open is {open_tick}", open_tick)
+    if (refused := _unserved(place, act.tick, now_ms)) is not None:
+        return refused
     if act.fault is not None:
         return act.fault
     if act.decisions and place["decision_bytes"] + len(canonical(act.decisions)) > limits.decision_bytes:
         return SeatTooLongError(
             f"the decisions of seat {act.seat_id} would take more than {limits.decision_bytes:,} bytes: give shorter reasons"
         )
+    return None
+
+
+def _unserved(place: SeatPlace | SeatRow, tick: int, now_ms: int) -> SeatConflictError | None:
+    """Return why a tick can't be answered, or ``None`` if it is open or answered."""
+    if tick <= place["ticks"]:
+        return None
+    if place["status"] != SeatStatus.PLAYING or _is_left_alone(place, now_ms):
+        state = place["status"] if place["status"] != SeatStatus.PLAYING else f"abandoned: it was {LEFT_ALONE}"
+        return SeatConflictError("over", f"seat {place['seat_id']} is {state}")
+    open_tick = _open_tick(place)
+    if tick != open_tick:
+        return SeatConflictError("unserved", f"tick {tick} has not left yet: open is {open_tick}", open_tick)
     return None
 
 
@@ -610,7 +637,7 @@ def _moved(act: _Act, place: SeatPlace, now_ms: int, stamp_ms: int) -> SeatTickR
     }
 
 
-def _is_left_alone(place: SeatPlace, now_ms: int) -> bool:
+def _is_left_alone(place: SeatPlace | SeatRow, now_ms: int) -> bool:
     return place["status"] == SeatStatus.PLAYING and now_ms - place["served_ts_ms"] > 1000 * place["seat_s"]
 
 
