@@ -7,6 +7,7 @@ in the bundle of the run, where this module judges it. ``docs/reference/bundle-f
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,6 +30,7 @@ SEAT_PART = "seat.json"
 SECRET_BYTES = 32
 DEFAULT_STAKE = 100
 _ALIAS_DIGITS = 16
+_HEX = re.compile(f"[0-9a-f]{{{2 * SECRET_BYTES}}}")
 
 
 class Blind(StrEnum):
@@ -149,12 +151,9 @@ def read_chain(data: bytes) -> DecisionChain:
     is_held = isinstance(file, dict) and file.get("blind") == Blind.HELD_BACK
     file = _exactly(file, _FILE | ({"held": list} if is_held else {}), "seat.json")
     head, secret = first_head(file["header"]), file["secret"]
-    if file["schema"] != CHAIN_SCHEMA or file["blind"] not in list(Blind) or len(secret) != 2 * SECRET_BYTES:
+    if file["schema"] != CHAIN_SCHEMA or file["blind"] not in list(Blind) or not _HEX.fullmatch(secret):
         raise BundleError(f"seat.json is no {CHAIN_SCHEMA}: {file['schema']!r:.40}, {file['blind']!r:.40}, {secret!r:.80}")
-    try:
-        opened = bytes.fromhex(secret)
-    except ValueError as error:
-        raise BundleError(f"the secret of the seat is not hexadecimal: {secret!r:.80}") from error
+    entries, held = (list(map(_proved, file.get(name, ()))) for name in ("entries", "held"))
     for number, tick in enumerate(file["ticks"], 1):
         _exactly(tick, _TICK, f"tick {number} of the seat")
         for decision in tick["decisions"]:
@@ -164,7 +163,7 @@ def read_chain(data: bytes) -> DecisionChain:
         head = next_head(head, tick["tick"], tick["decisions"], missed=tick["missed"])
         if head != tick["head"]:
             raise BundleError(f"the chain of the seat has the head {tick['head']!r:.80} after tick {number}, it gives {head}")
-    return DecisionChain(file["header"], Blind(file["blind"]), opened, file["ticks"], file["entries"], file.get("held", ()))
+    return DecisionChain(file["header"], Blind(file["blind"]), bytes.fromhex(secret), file["ticks"], entries, held)
 
 
 def _read(data: bytes) -> Any:
@@ -269,8 +268,7 @@ def check_entries(chain: DecisionChain, parts: Mapping[str, bytes], ends_at: int
     """
     committed = before = run_of(parts).commit_index
     ticks = -1
-    for one in chain.entries:
-        proved = _proved(one)
+    for proved in chain.entries:
         entry, index = read_entry(proved["entry"].encode()), proved["index"]
         if not isinstance(entry, SeatEntry) or (entry.run_id, entry.commit_index) != (chain.header["run_id"], committed):
             raise BundleError(f"entry {index} is not of this seat: {proved['entry']!r:.120}")
@@ -295,7 +293,7 @@ def check_held(chain: DecisionChain, parts: Mapping[str, bytes], content_hash: s
         What the entries show, in words.
     """
     committed = run_of(parts).commit_index
-    read = [(one["index"], read_entry(one["entry"].encode())) for one in map(_proved, chain.held)]
+    read = [(one["index"], read_entry(one["entry"].encode())) for one in chain.held]
     if len(read) not in (1, 2) or committed is None:
         raise BundleError(f"the seat names {len(read)} entries that hold its pack back or open its list, not one or two")
     index, first = read[0]
@@ -313,4 +311,7 @@ def check_held(chain: DecisionChain, parts: Mapping[str, bytes], content_hash: s
 
 
 def _proved(entry: Any) -> JsonObject:
-    return _exactly(entry, {"entry": str, "index": int, "proof": list}, "an entry of the seat")
+    proved = _exactly(entry, {"entry": str, "index": int, "proof": list}, "an entry of the seat")
+    if not all(type(one) is str and _HEX.fullmatch(one) for one in proved["proof"]):
+        raise BundleError(f"the proof of an entry of the seat is no list of hashes: {proved['proof']!r:.120}")
+    return proved

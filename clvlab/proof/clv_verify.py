@@ -1119,24 +1119,30 @@ def check_log(run: Run) -> None:
 
 def check_seat(run: Run) -> None:
     """Require the chain of a seat to be that of this run, and a trusted log to hold its heads from the start to the end."""
-    seat = check_chain(run)
-    log = shaped(run.parts["log.json"], LOGS, "the log proofs")
+    seat, log = check_statements(run)
     origin, size, root, witnesses = _checkpoint(log["checkpoint"], trusted_keys(run.trust))
     require(witnesses >= run.trust["witness_quorum"], f"{witnesses} trusted witnesses signed the checkpoint of the seat")
-    heads, before, ticks = _heads(seat), run.manifest["commit_index"], -1
-    require(before is not None and seat["entries"], "the log holds no entry of the seat")
     for one in [*seat.get("held", []), *seat["entries"]]:
         found = included(leaf(one["entry"].encode()), one["index"], size, _hashes(one["proof"]))
         require(found == root, f"entry {one['index']} of the seat does not stand in the log of {origin!a}")
     if seat["blind"] == "held-back":
         check_held(seat["held"], run.manifest)
+
+
+def check_statements(run: Run) -> tuple[Object, Object]:
+    """Require chain, evidence and entries of the log to say the same, and return seat and log; no key has a part in this."""
+    seat = check_chain(run)
+    log = shaped(run.parts["log.json"], LOGS, "the log proofs") if "log.json" in run.parts else {}
+    heads, before, ticks = _heads(seat), run.manifest["commit_index"], -1
+    require(seat["entries"] or not log, "the log holds no entry of the seat")
+    require(before is not None or not seat["entries"], "the run has no commitment, and its seat has entries of the log")
     for one in seat["entries"]:
         index = one["index"]
         entry = shaped(one["entry"].encode(), SEAT_ENTRY, f"entry {index} of the seat")
         rules = {
             "it is of this run": (entry["run_id"], entry["commit_index"])
             == (run.manifest["run_id"], run.manifest["commit_index"]),
-            "it stands between the commitment and the result": before < index < log["outcome"]["index"],
+            "it stands between the commitment and the result": before < index and (not log or index < log["outcome"]["index"]),
             "the first is of no tick": (ticks >= 0) == (entry["ticks"] > 0),
             "it has more ticks than the one before": ticks < entry["ticks"],
             "it is of no tick after the last": entry["ticks"] < len(heads),
@@ -1144,7 +1150,9 @@ def check_seat(run: Run) -> None:
         }
         require_all(rules, f"entry {index} of the seat")
         before, ticks = index, entry["ticks"]
-    require(ticks == len(heads) - 1, f"the last entry of the seat is of {ticks} ticks, the chain has {len(heads) - 1}")
+    over = ticks == len(heads) - 1 or not seat["entries"]
+    require(over, f"the last entry of the seat is of {ticks} ticks, the chain has {len(heads) - 1}")
+    return seat, log
 
 
 def check_held(held: list[Object], manifest: Object) -> None:
@@ -1359,7 +1367,7 @@ def verify(path: Path, trust: Object | None = None, required: Sequence[str] = ()
             chosen |= {name: PROOFS[name]}
         else:
             without[name] = "the proof is here, but you trust no key for it" if here else "the proof is not here"
-    if "seat" in without and "seat.json" in parts and (wrong := fault(check_chain, run)):  # a contradiction needs no key
+    if "seat" in without and "seat.json" in parts and (wrong := fault(check_statements, run)):  # a contradiction needs no key
         without["seat"], required = wrong, [*required, "seat"]
     checks = {name: fault(check, run) for name, (check, _, _) in chosen.items()}
     checks |= {name: without.pop(name) for name in required if name in without}

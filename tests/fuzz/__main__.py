@@ -16,7 +16,7 @@ Compare = Callable[[str, int, int, Path], Iterator[str | None]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compare the verifiers over runs, disclosures, transactions and bundles.")
+    parser = argparse.ArgumentParser(description="Compare the verifiers over seeded forgeries of each kind.")
     parser.add_argument("--cases", type=int, default=20_000, help="of all kinds together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=KINDS, action="append", help="may be repeated; all by default")

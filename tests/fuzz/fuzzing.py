@@ -11,6 +11,7 @@ from tests.fuzz.bundles import bundle_disagreement, forged_bundle
 from tests.fuzz.disclosures import disclosed, disclosure_disagreement, forged_disclosure
 from tests.fuzz.judging import disagreement, make_trust_folder, passes
 from tests.fuzz.runs import flipped, forged, honest
+from tests.fuzz.seats import forged_seat, seat_disagreement
 from tests.fuzz.transactions import forged_transaction, transaction_disagreement
 
 __all__ = ["KINDS", "OF_ONE_RUN", "cases"]
@@ -56,11 +57,19 @@ def _bundles(seed: str, count: int, folder: Path) -> Iterator[str | None]:
         yield bundle_disagreement(forged_bundle(rng), folder, rng.choice([(), ("anchor", "log")]))
 
 
+def _seats(seed: str, count: int, folder: Path) -> Iterator[str | None]:
+    for number in range(count):
+        rng = Random(f"{seed}-{number}")
+        parts, is_other = forged_seat(rng)
+        yield seat_disagreement(parts, folder, is_other=is_other, is_trusted=rng.random() < 0.5)
+
+
 KINDS: dict[str, Callable[[str, int, Path], Iterator[str | None]]] = {
     "runs": _runs,
     "disclosures": _disclosures,
     "transactions": _transactions,
     "bundles": _bundles,
+    "seats": _seats,
 }
 
 

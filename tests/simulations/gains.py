@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 import polars as pl
 from scipy.stats import t as student
@@ -122,7 +121,7 @@ def gain(
     between: dict[str, Floats],
     sure: float,
 ) -> Gain:
-    """Return what the adversary gains who says that he is sure where no more than ``1 - sure`` of other fixtures are as alike."""
+    """Return what the adversary gains who is sure where no more than ``1 - sure`` of other fixtures are as alike."""
     memory = together([published, seats.views])
     own = np.arange(len(seats.fixture_ids))
     later = np.arange(memory.fixtures)[None, :] >= (published.fixtures + own)[:, None]  # what he has not seen yet
