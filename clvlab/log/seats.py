@@ -312,6 +312,8 @@ def check_held(chain: DecisionChain, parts: Mapping[str, bytes], content_hash: s
 
 def _proved(entry: Any) -> JsonObject:
     proved = _exactly(entry, {"entry": str, "index": int, "proof": list}, "an entry of the seat")
-    if not all(type(one) is str and _HEX.fullmatch(one) for one in proved["proof"]):
-        raise BundleError(f"the proof of an entry of the seat is no list of hashes: {proved['proof']!r:.120}")
+    if proved["index"] < 0 or not all(type(one) is str and _HEX.fullmatch(one) for one in proved["proof"]):
+        raise BundleError(
+            f"an entry of the seat has no index, or no proof of hashes: {proved['index']}, {proved['proof']!r:.120}"
+        )
     return proved

@@ -213,6 +213,25 @@ def test_another_seat_names_no_pack_that_was_held_back(tmp_path):
     assert verdicts(changed_part("aliased", lambda part: part.update(held=held)), tmp_path) == ("fail", "fail")
 
 
+MISSHAPEN = [
+    lambda part: part.update(secret=part["secret"].upper()),
+    lambda part: part.update(secret=f" {part['secret'][1:]}"),
+    lambda part: part["held"][0].update(index=-1),
+    lambda part: part["held"][0].update(proof=["x"]),
+    lambda part: part["entries"].reverse(),
+    lambda part: part["entries"].pop(),
+    lambda part: part["entries"].clear(),
+]
+
+
+@pytest.mark.parametrize("number", range(len(MISSHAPEN)))
+def test_a_part_of_another_form_or_with_other_entries_fails_whomever_one_trusts(number, tmp_path):
+    parts = changed_part("held-back", MISSHAPEN[number])
+
+    assert verdicts(parts, tmp_path) == ("fail", "fail")
+    assert verdicts(parts, tmp_path, trusted=False) == ("fail", "fail")
+
+
 @pytest.mark.parametrize("number", range(len(OF_THE_LOG)))
 def test_a_chain_that_the_log_does_not_hold_fails_by_a_trusted_log(number, tmp_path):
     assert verdicts(changed_part("aliased", OF_THE_LOG[number]), tmp_path) == ("fail", "fail")

@@ -33,12 +33,8 @@ def vault(tmp_path_factory):
         for number, one in enumerate(made.fixtures)
     )
     ticks, results = (frame.with_columns(frame["fixture_id"] + SHIFT) for frame in (made.ticks, made.results))
-    write_pack(
-        ticks,
-        manifest.model_copy(update={"pack_id": "vault", "recipe": None, "fixtures": fixtures}),
-        folder / "vault",
-        results=results,
-    )
+    manifest = manifest.model_copy(update={"pack_id": "vault", "recipe": None, "fixtures": fixtures})
+    write_pack(ticks, manifest, folder / "vault", results=results)
     return verify_pack(folder / "vault")
 
 
@@ -63,12 +59,11 @@ def read_everything(api, vault, **known):
     for path, operations in api.app.openapi()["paths"].items():
         if "get" not in operations or "stream" in path or "events" in path:
             continue
-        query = [
-            one["name"] for one in operations["get"].get("parameters", ()) if one["in"] == "query" and one["name"] in named
-        ]
+        declared = operations["get"].get("parameters", ())
+        query = [one["name"] for one in declared if one["in"] == "query" and one["name"] in named]
         free = PARAMETER.findall(path)
         for values in product(*(named.get(name, ["vault", "0"]) for name in free), *(named[name] for name in query)):
-            url = PARAMETER.sub(lambda match, own=dict(zip(free, values, strict=False)): str(own[match[1]]), path)
+            url = PARAMETER.sub("{}", path).format(*values)
             asked = dict(zip(query, values[len(free) :], strict=True))
             for by, accept in product((api.alice, api.nobody), ACCEPTED):
                 answer = by.get(url, params=asked, headers={"Accept": accept})
