@@ -244,10 +244,10 @@ def curves(known: Catalogue, seats: int, shown: int = 100) -> str:
     rows = []
     for grid in (1, 30, 100, 300, 500, 1_000, 2_000):
         found = recognised(known, shown, price_methods, seats, mapped(grid))
-        rows.append([f"prices mapped, steps of {grid} bps", *(_percent(found[name].best) for name in price_methods), ""])
+        rows.append([f"prices mapped, steps of {grid:,} bps", *(_percent(found[name].best) for name in price_methods), ""])
     for grid in (1, 300):
         found = recognised(known, shown, price_methods, seats, thinned(0.2, grid))
-        what = f"and one message in five dropped, steps of {grid} bps"
+        what = f"and one message in five dropped, steps of {grid:,} bps"
         rows.append([what, *(_percent(found[name].best) for name in price_methods), ""])
     for round_s in (0.001, 1, 60, 600, 3_600, 6 * 3_600):
         found = recognised(known, shown, ["gaps, scaled"], seats, scaled(round(1000 * round_s)))
@@ -258,7 +258,7 @@ def curves(known: Catalogue, seats: int, shown: int = 100) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Name the fixtures of aliased seats by their views.")
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[3] / "shared" / "data", help="real odds")
-    parser.add_argument("--seats", type=int, default=400)
+    parser.add_argument("--seats", type=int, default=60)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         parts = dict(catalogues(chosen.data, Path(scratch)))
