@@ -64,10 +64,10 @@ def read_everything(api, vault, **known):
         free = PARAMETER.findall(path)
         for values in product(*(named.get(name, ["vault", "0"]) for name in free), *(named[name] for name in query)):
             url = PARAMETER.sub("{}", path).format(*values)
-            asked = dict(zip(query, values[len(free) :], strict=True))
+            params = dict(zip(query, values[len(free) :], strict=True))
             for by, accept in product((api.alice, api.nobody), ACCEPTED):
-                answer = by.get(url, params=asked, headers={"Accept": accept})
-                yield f"{url} {asked}", answer.text + str(answer.headers)
+                answer = by.get(url, params=params, headers={"Accept": accept})
+                yield f"{url} {params}", answer.text + str(answer.headers)
     for path, body in {
         "/backtests": BACKTEST,
         "/competitions": BOUND,
