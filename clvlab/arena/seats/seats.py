@@ -93,7 +93,7 @@ class SteadyClock:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeatHint:
     """What this process saw last of a seat, as a hint: its answered ticks, and ticks and time of the last head in the log."""
 
     ticks: int
@@ -117,7 +117,7 @@ class _Seat:
     row: SeatRow
     blind: Blind
     tape_key: tuple[str, str]
-    seen: _Seen
+    seen: _SeatHint
 
     @property
     def secret(self) -> bytes:
@@ -589,7 +589,7 @@ class Seats:
         with self._database.read() as connection:
             row = require(seats.row(connection, seat_id), seat_id)
         key = _tape_key(row["content_hash"], row["fixture_ids"])
-        return _Seat(row, blind_of(row), key, _Seen(row["ticks"], row["logged_ticks"], row["logged_ts_ms"]))
+        return _Seat(row, blind_of(row), key, _SeatHint(row["ticks"], row["logged_ticks"], row["logged_ts_ms"]))
 
     def _tape_of(self, known: _Seat) -> Shown:
         if known.blind is Blind.LIVE:
