@@ -46,7 +46,7 @@ class Player(clvlab.TickAgent):
 FIXTURE = ("--fixture", "90000000")
 _DAY_MS = 86_400_000
 NO_DATABASE = {"CLVLAB_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
-ENDLESS = ("capture", "devchain", "devfeed", "live", "serve", "worker")
+ENDLESS = ("capture", "devchain", "devfeed", "live", "mcp", "serve", "worker")
 """Commands that do not end by themselves: their help stands for what they do."""
 
 _MEMBERS = FILES | {"written": "time"} | dict.fromkeys(("versions", "libraries", "judged_by"), "version")
@@ -328,6 +328,7 @@ def _endless(shell: Shell) -> None:
     call("devfeed --faults nonsense")
     call("live baseline")
     call("live baseline --feed radio")
+    call("mcp --store nowhere/seats.db")
     call("serve --keys mine")
     call("serve", environment=NO_DATABASE)
     call("worker")
