@@ -192,7 +192,8 @@ class Retention:
 
     def _old(self, before_ts_ms: int) -> list[str]:
         with self.database.read() as connection:
-            return usage.sealed_before(connection, ANYBODY, "backtest", before_ts_ms, _AT_ONCE)
+            found = (usage.sealed_before(connection, ANYBODY, kind, before_ts_ms, _AT_ONCE) for kind in ("backtest", "seat"))
+            return [*chain.from_iterable(found)]
 
 
 logger, files = logging.getLogger("clvlab.log"), logging.getLogger("clvlab.files")

@@ -51,7 +51,7 @@ class Player(clvlab.TickAgent):
 FIXTURE = ("--fixture", "90000000")
 _DAY_MS = 86_400_000
 NO_DATABASE = {"CLVLAB_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
-ENDLESS = ("capture", "devchain", "devfeed", "live", "log stamp", "prove", "serve", "worker")
+ENDLESS = ("capture", "devchain", "devfeed", "live", "log stamp", "mcp", "prove", "serve", "worker")
 """Commands that do not end by themselves, or ask a provider or an authority: their help stands for what they do."""
 
 _MEMBERS = FILES | {"written": "time"} | dict.fromkeys(("versions", "libraries", "judged_by"), "version")
@@ -373,6 +373,7 @@ def _endless(shell: Shell) -> None:
     call("live baseline --feed radio")
     call("log stamp nowhere --tsa http://127.0.0.1:9 --out stamps.json")
     call("prove nowhere --pack starter")
+    call("mcp --store nowhere/seats.db")
     call("serve --keys mine")
     call("serve", environment=NO_DATABASE)
     call("worker")

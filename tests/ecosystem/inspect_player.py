@@ -11,8 +11,8 @@ from inspect_ai import eval as run_eval
 from inspect_ai.dataset import Sample
 from inspect_ai.model import ChatMessageTool, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, mean, scorer
-from inspect_ai.solver import generate, use_tools
-from inspect_ai.tool import mcp_server_http, mcp_tools
+from inspect_ai.solver import solver, use_tools
+from inspect_ai.tool import mcp_connection, mcp_server_http, mcp_tools
 from mcp import Client
 
 ENTRANT = "inspect-mock"
@@ -34,12 +34,21 @@ def mean_clv(url):
     return score
 
 
+@solver
+def playing(url):
+    async def solve(state, generate):
+        server = mcp_tools(mcp_server_http(url=url, name="arena"), tools=["enter", "act"])
+        async with mcp_connection(server):  # one connection for all ticks
+            return await generate(await use_tools(server)(state, generate))
+
+    return solve
+
+
 @task
 def arena(url):
-    server = mcp_server_http(url=url, name="arena")
     return Task(
         dataset=[Sample(input=f"Enter as {ENTRANT}, then act at each tick until done.")],
-        solver=[use_tools(mcp_tools(server, tools=["enter", "act"])), generate()],
+        solver=playing(url),
         scorer=mean_clv(url),
         message_limit=5_000,
     )
