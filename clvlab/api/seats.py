@@ -134,7 +134,7 @@ class SeatListResponse(Answer):
     next_cursor: str | None
 
 
-class SeatCounts(Answer):
+class SeatsTaken(Answer):
     """How many seats an owner took, by the store of the service; no log signs these."""
 
     over_pack: Annotated[int, Field(description="Over the pack of this seat; of a live seat, over live matches under way.")]
@@ -152,7 +152,7 @@ class SeatInfo(SeatSummary):
     tick_s: int
     seat_s: int
     next: SeatTick | None
-    taken: SeatCounts
+    taken: SeatsTaken
     secret: Annotated[str | None, Field(description="Hexadecimal; `null` before the seal.")]
     fixture_ids: Annotated[list[int] | None, Field(description="`null` before the seal, unless nothing is hidden.")]
 

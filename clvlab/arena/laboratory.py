@@ -41,7 +41,7 @@ _FRAMES = 4  # of a run that was read, its frames take more than its bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class RunProof:
     """The verdict of each check of a run, recomputed from its bytes, and its hashes."""
 
     run_id: str
@@ -69,7 +69,7 @@ class Laboratory(Protocol):
 
     def run(self, caller: str, run_id: str) -> Run: ...
 
-    def verify(self, caller: str, run_id: str) -> Verified: ...
+    def verify(self, caller: str, run_id: str) -> RunProof: ...
 
     def bundle(self, caller: str, run_id: str) -> bytes: ...
 
@@ -80,7 +80,7 @@ def smallest(packs: Sequence[Pack]) -> Pack:
     Raises
     ------
     UnknownPackError
-        There is none.
+        The catalog has no pack.
     """
     if not packs:
         raise UnknownPackError("the catalog has no verified pack")
@@ -140,10 +140,10 @@ class StoredLaboratory:
             receipts = runs.receipt_lines(connection, run_id)
         return reopen(pack, sealed, receipts)
 
-    def verify(self, caller: str, run_id: str) -> Verified:  # noqa: ARG002
+    def verify(self, caller: str, run_id: str) -> RunProof:  # noqa: ARG002
         found = self.stored.verify(run_id, record=False)
         checks = {str(name): str(verdict) for name, verdict in found["checks"].items()}
-        return Verified(run_id, found["evidence_hash"], found["manifest_hash"], checks)
+        return RunProof(run_id, found["evidence_hash"], found["manifest_hash"], checks)
 
     def bundle(self, caller: str, run_id: str) -> bytes:  # noqa: ARG002
         return self.stored.bundle(run_id)
@@ -264,11 +264,11 @@ class PracticeLaboratory:
             receipts = runs.receipt_lines(connection, run_id)
         return reopen(self._pack(str(row["pack_id"])), self.stored.sealed_run(run_id), receipts)
 
-    def verify(self, caller: str, run_id: str) -> Verified:
+    def verify(self, caller: str, run_id: str) -> RunProof:
         done = self.run(caller, run_id)
         found = verify(done.sealed, done.receipts)
         checks: dict[str, Check] = dict(found.checks)
-        return Verified(
+        return RunProof(
             run_id, found.evidence_hash, found.manifest_hash, {name: check.verdict.value for name, check in checks.items()}
         )
 

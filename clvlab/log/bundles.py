@@ -233,8 +233,8 @@ def _seat(
             _prove(_typed(entry, _PROVED, "an entry of the seat"), newest, f"entry {entry['index']} of the seat")
         if chain.blind == Blind.HELD_BACK:
             started = verification.started
-            shown = check_held(chain, parts, None if started is None else started["binding"]["content_hash"])
-            agrees = f"{agrees}; {shown}; that nobody else had the pack is the word of the log's operator"
+            held = check_held(chain, parts, None if started is None else started["binding"]["content_hash"])
+            agrees = f"{agrees}; {held}; that nobody else had the pack is the word of the log's operator"
     except MissingExtraError:
         raise
     except ClvlabError as error:

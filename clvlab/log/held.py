@@ -97,5 +97,5 @@ class HeldAuditor:
         if known is not None:
             return f"{name} again, which is entry {known.index}"
         self.packs[entry.content_hash] = HeldHistory(entry.content_hash, entry.fixtures, entry.fixtures_hash, index)
-        # Whoever ran over a pack before may have its prices, so no seat over it would be blind.
+        # An owner who ran over a pack before may have its prices, so no seat over it would be blind.
         return f"{name}, over which an earlier entry commits to a run" if is_used else None

@@ -14,7 +14,7 @@ from clvlab.log.seats import CHAIN_SCHEMA, Blind, header
 from clvlab.log.tree import inclusion
 from clvlab.store.database import columns, first, rows
 from clvlab.store.runlog import StoredLogRows
-from clvlab.store.tables import seat_decisions, seats, shown_ticks
+from clvlab.store.tables import live_ticks, seat_decisions, seats
 
 
 class SeatStatus(StrEnum):
@@ -130,14 +130,14 @@ def ticks(connection: Connection, seat_id: str) -> list[SeatTickRow]:
 
 def show(connection: Connection, seat_id: str, tick: int, view: JsonObject, served_ts_ms: int) -> None:
     """Store the next tick of a live seat, and when it arrived."""
-    connection.execute(shown_ticks.insert(), [{"seat_id": seat_id, "tick": tick, "view": view}])
+    connection.execute(live_ticks.insert(), [{"seat_id": seat_id, "tick": tick, "view": view}])
     connection.execute(update(seats).where(seats.c.seat_id == seat_id).values(served_ts_ms=served_ts_ms))
 
 
-def shown(connection: Connection, seat_id: str, since: int) -> list[JsonObject]:
+def live_views(connection: Connection, seat_id: str, since: int) -> list[JsonObject]:
     """Return what a live seat was shown after its first ``since`` ticks."""
-    query = select(shown_ticks.c.view).where(shown_ticks.c.seat_id == seat_id, shown_ticks.c.tick > since)
-    return list(connection.execute(query.order_by(shown_ticks.c.tick)).scalars())
+    query = select(live_ticks.c.view).where(live_ticks.c.seat_id == seat_id, live_ticks.c.tick > since)
+    return list(connection.execute(query.order_by(live_ticks.c.tick)).scalars())
 
 
 def capture(connection: Connection, seat_id: str, content_hash: str) -> None:

@@ -462,8 +462,8 @@ seat_decisions = Table(
 )
 
 # What a live seat was shown so far: a row for each message.
-shown_ticks = Table(
-    "shown_ticks",
+live_ticks = Table(
+    "live_ticks",
     metadata,
     Column("seat_id", Name, ForeignKey("seats.seat_id"), primary_key=True),
     Column("tick", BigInteger, primary_key=True, autoincrement=False),

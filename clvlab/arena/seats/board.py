@@ -43,7 +43,7 @@ class SeatBoard:
 
 
 def seat_board(competitions: SeatCompetitions, competition_id: str, start: int, limit: int) -> SeatBoard:
-    """Return some entrants of a competition from a place of its standing; ``UnknownCompetitionError`` if there is none."""
+    """Return some entrants of a competition from a place of its standing; ``UnknownCompetitionError`` if its id is unknown."""
     info, results = competitions.get(competition_id), competitions.results(competition_id)
     listed = info["standing"][start : start + limit]
     within = scale([one[bound] for one in listed for bound in ("mean_clv_bps", "low", "high")])

@@ -183,7 +183,7 @@ class SeatCompetitions:
         Raises
         ------
         UnknownCompetitionError, NotOwnerError
-            There is none, or another owner organises it.
+            The id is unknown, or another owner organises it.
         TransitionError
             It is closed already.
         """
@@ -205,7 +205,7 @@ class SeatCompetitions:
         return {"competitions": listed, "next_cursor": next_cursor}
 
     def get(self, competition_id: str) -> SeatCompetitionInfo:
-        """Return a competition with its entrants and standing; ``UnknownCompetitionError`` if there is none."""
+        """Return a competition with its entrants and standing; ``UnknownCompetitionError`` if its id is unknown."""
         with self.database.read() as connection:
             row = require(rows.row(connection, competition_id), competition_id)
             counts = rows.counts(connection, [competition_id])

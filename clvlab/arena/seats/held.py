@@ -174,7 +174,7 @@ class HeldPacks:
             )
 
     def _require_own_matches(self, pack: Pack) -> None:
-        """Refuse a pack that shares a match with another one of the installation: whoever has that one knows its prices."""
+        """Refuse a pack that shares a match with another one of the installation, whose owner knows its prices."""
         for name, other in self._others(pack):
             found = overlap_of(pack, other, quotes_of)
             if found.same:

@@ -15,7 +15,7 @@ from clvlab.arena.run_jobs import Sealing
 from clvlab.arena.runs.in_database import give_up
 from clvlab.arena.seats.job import require
 from clvlab.arena.seats.requests import SeatRequest
-from clvlab.arena.seats.tape import Shown
+from clvlab.arena.seats.tape import SeatMessages
 from clvlab.engine.agent import Identity, register
 from clvlab.errors import AgentError
 from clvlab.law.actions import Decision
@@ -57,7 +57,7 @@ def message_view(tick: int, message: Message) -> JsonObject:
 
 
 @dataclass
-class LiveTape(Shown):
+class LiveTape(SeatMessages):
     """The messages that a live seat was shown so far."""
 
     _views: list[JsonObject] = field(default_factory=list)

@@ -122,15 +122,14 @@ class SeatRequest(SeatRules):
         for name in sorted(self.model_fields_set & wanted.keys()):
             own = getattr(self, name)
             if own is not None and own != wanted[name]:
-                raise SeatRulesError(
-                    f"{name} of competition {self.competition_id} is {_said(wanted[name])}, not {_said(own)}: leave it out"
-                )
+                rule = f"{name} of competition {self.competition_id} is {_rule_text(wanted[name])}"
+                raise SeatRulesError(f"{rule}, not {_rule_text(own)}: leave it out")
         made = self.model_copy(update=wanted)
         made.note(self.ignored)
         return made
 
 
-def _said(value: object) -> str:
+def _rule_text(value: object) -> str:
     return f"{value!s:.80}" if value is not None else "null"
 
 

@@ -14,10 +14,10 @@ from clvlab.api.answer import ignored, pick
 from clvlab.api.seats import (
     SeatAnswer,
     SeatChain,
-    SeatCounts,
     SeatInfo,
     SeatListResponse,
     SeatReceipt,
+    SeatsTaken,
     SeatStart,
     SeatSummary,
     SeatTick,
@@ -33,7 +33,7 @@ from clvlab.arena.seats.held import DEALT, HeldPacks, all_dealt, require_free
 from clvlab.arena.seats.job import blind_of, require, seat_spec
 from clvlab.arena.seats.live import LiveTape, live_seat_spec, message_view
 from clvlab.arena.seats.requests import SeatAction, SeatLimits, SeatRequest
-from clvlab.arena.seats.tape import SeatTape, Shown, require_short, too_long
+from clvlab.arena.seats.tape import SeatMessages, SeatTape, require_short, too_long
 from clvlab.arena.uploads.packs import Packs
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import (
@@ -129,7 +129,7 @@ class _Act:
     """An answer that waits for its transaction. ``fault`` refuses it if its tick is open, ``started`` is of the last tick."""
 
     known: _Seat
-    tape: Shown
+    tape: SeatMessages
     tick: int
     decisions: list[JsonObject] = field(default_factory=list)
     digest: str = ""
@@ -255,7 +255,11 @@ class Seats:
         known = self._seats.get(seat_id, lambda: self._read(seat_id))
         with self._database.write() as connection:
             row = require(seats.row(connection, seat_id), seat_id)
-            if row["status"] == SeatStatus.PLAYING and tick > row["ticks"] and not seats.shown(connection, seat_id, tick - 1):
+            if (
+                row["status"] == SeatStatus.PLAYING
+                and tick > row["ticks"]
+                and not seats.live_views(connection, seat_id, tick - 1)
+            ):
                 late_ms = max(0, self._clock() - received_ts_ms)
                 seats.show(connection, seat_id, tick, message_view(tick, message), self._now() - late_ms)
         pause_s = _LOOK_S
@@ -519,7 +523,7 @@ class Seats:
         }
         return pick(SeatInfo, row | facts)
 
-    def taken(self, run_id: str) -> SeatCounts | None:
+    def taken(self, run_id: str) -> SeatsTaken | None:
         """Return how many seats the owner of a seat's run took, by this store; ``None`` for another run."""
         with self._database.read() as connection:
             row = seats.of_run(connection, run_id)
@@ -591,11 +595,11 @@ class Seats:
         key = _tape_key(row["content_hash"], row["fixture_ids"])
         return _Seat(row, blind_of(row), key, _SeatHint(row["ticks"], row["logged_ticks"], row["logged_ts_ms"]))
 
-    def _tape_of(self, known: _Seat) -> Shown:
+    def _tape_of(self, known: _Seat) -> SeatMessages:
         if known.blind is Blind.LIVE:
             tape, seat_id = self._live_tapes.get(known.row["seat_id"], LiveTape), known.row["seat_id"]
             with self._database.read() as connection:
-                tape.extend(seats.shown(connection, seat_id, tape.ticks))
+                tape.extend(seats.live_views(connection, seat_id, tape.ticks))
             return tape
         return self._tapes.get(known.tape_key, lambda: SeatTape.of(self._pack(known), known.row["fixture_ids"]))
 
@@ -674,7 +678,7 @@ def _open_tick(place: SeatPlace | SeatRow) -> int | None:
     return place["ticks"] + 1 if place["status"] == SeatStatus.PLAYING else None
 
 
-def _tick(tape: Shown, tick: int, blind: Blind, secret: bytes) -> SeatTick:
+def _tick(tape: SeatMessages, tick: int, blind: Blind, secret: bytes) -> SeatTick:
     return cast("SeatTick", {"view": tape.view(tick, blind, secret), "salt": tick_salt(secret, tick)})
 
 
@@ -682,7 +686,7 @@ def _summary(row: SeatRow) -> SeatSummary:
     return pick(SeatSummary, row | {"blind": blind_of(row).value, "answered": row["ticks"]})
 
 
-def _taken(connection: Connection, row: SeatRow) -> SeatCounts:
+def _taken(connection: Connection, row: SeatRow) -> SeatsTaken:
     over_pack, abandoned, of_owner = seats.counts(connection, row["owner"], row["content_hash"])
     return {"over_pack": over_pack, "abandoned": abandoned, "of_owner": of_owner}
 

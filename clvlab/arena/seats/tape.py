@@ -23,7 +23,7 @@ _LISTED = 10
 _ROWS_PER_TICK = 64  # before a tape is read, its messages are bounded by its rows
 
 
-class Shown(ABC):
+class SeatMessages(ABC):
     """Messages that a seat shows in order: tick n is the n-th."""
 
     @property
@@ -95,7 +95,7 @@ class Shown(ABC):
 
 
 @dataclass(frozen=True)
-class SeatTape(Shown):
+class SeatTape(SeatMessages):
     """All messages of some fixtures of a pack by time, fixture and tick, as ``cl.backtest`` shows them to a ``TickAgent``.
 
     ``messages`` has a row per message, with lists of its sides, probabilities and odds; tick n is row n - 1.

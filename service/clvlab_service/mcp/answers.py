@@ -88,14 +88,14 @@ def fitted(answer: JsonObject, lengthy: str | None = None, more: str | None = No
     brief = {name: value for name, value in answer.items() if not isinstance(value, list | dict)}
     if more is not None:
         answer, brief = answer | {"more": more}, brief | {"more": more}
-    kept, told = orjson.dumps(answer), orjson.dumps(brief)
+    kept, brief_text = orjson.dumps(answer), orjson.dumps(brief)
     rows = list(answer[lengthy]) if lengthy is not None else []
-    while rows and _size(kept, told) > MOST_BYTES:
-        excess = _size(kept, told) - MOST_BYTES
+    while rows and _size(kept, brief_text) > MOST_BYTES:
+        excess = _size(kept, brief_text) - MOST_BYTES
         del rows[-max(1, len(rows) * excess // (2 * len(kept))) :]
         answer = answer | {str(lengthy): rows}
         kept = orjson.dumps(answer)
-    return answer, told.decode()
+    return answer, brief_text.decode()
 
 
 def _size(answer: bytes, text: bytes) -> int:

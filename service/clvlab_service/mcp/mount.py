@@ -77,7 +77,7 @@ def install_mcp(app: FastAPI, settings: Settings) -> Callable[[], Any]:
 
     def of_owner(_: Context) -> Desk:
         token, application = get_access_token(), app.state.application
-        assert token is not None  # noqa: S101  # the SDK refuses whoever has none
+        assert token is not None  # noqa: S101  # the SDK refuses a request without one
         return Desk(application, application.laboratory, token.client_id, work)
 
     def of_anybody(context: Context) -> Desk:

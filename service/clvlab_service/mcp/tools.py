@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from clvlab.api.answer import JsonObject, pick
 from clvlab.api.seats import SeatAnswer
 from clvlab.arena.application import Application
-from clvlab.arena.laboratory import Laboratory, Verified, smallest
+from clvlab.arena.laboratory import Laboratory, RunProof, smallest
 from clvlab.arena.report_requests import PackBacktestRequest
 from clvlab.arena.reports import statistics_of
 from clvlab.arena.seats.requests import SeatAction, SeatRequest
@@ -27,7 +27,7 @@ _PAGE = 5
 _DONE: Mapping[str, object] = {"tick": None, "fixture": None, "market": None, "sides": []}
 
 
-class Calling(Protocol):
+class Dispatch(Protocol):
     """Calls a function that blocks away from the event loop, on a pool of its name, where there are pools."""
 
     async def __call__(self, pool: str, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T: ...
@@ -46,7 +46,7 @@ class Desk:
     application: Application
     laboratory: Laboratory
     caller: str
-    work: Calling
+    work: Dispatch
 
     @property
     def seat_owner(self) -> str:
@@ -290,7 +290,7 @@ class RunVerdict(TypedDict):
     more: NotRequired[str]
 
 
-class RunVerified(TypedDict):
+class RunChecks(TypedDict):
     """The seven checks of a run, made again from its bytes."""
 
     run_id: str
@@ -360,9 +360,9 @@ async def backtest(desk: Desk, wanted: Backtest) -> RunVerdict:
     return await desk.work("backtests", run)
 
 
-async def verify(desk: Desk, wanted: OfRun) -> RunVerified:
+async def verify(desk: Desk, wanted: OfRun) -> RunChecks:
     """Check the seal of a run, and compute its scores again from its bytes."""
-    found: Verified = await desk.work("proofs", desk.laboratory.verify, desk.caller, wanted.run_id)
+    found: RunProof = await desk.work("proofs", desk.laboratory.verify, desk.caller, wanted.run_id)
     return {
         "run_id": found.run_id,
         "passed": found.passed,
@@ -449,7 +449,7 @@ TOOLS: Mapping[str, Tool] = {
         ),
         Tool(list_packs, ListPacks, PackList, reads=True, repeats=True, lengthy="packs", more="clv://packs"),
         Tool(backtest, Backtest, RunVerdict, reads=False, repeats=True),
-        Tool(verify, OfRun, RunVerified, reads=True, repeats=True),
+        Tool(verify, OfRun, RunChecks, reads=True, repeats=True),
         Tool(tear_sheet, OfRun, SheetFigures, reads=True, repeats=True, lengthy="figures", more="clv://runs/{run_id}/report"),
         Tool(grade_bets, GradeBets, RunVerdict, reads=False, repeats=True, lengthy="notes", more="clv://runs/{run_id}/report"),
     )

@@ -45,12 +45,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("seat_id", name=op.f("uq_dealt_fixtures_seat_id")),
     )
     op.create_table(
-        "shown_ticks",
+        "live_ticks",
         sa.Column("seat_id", Name, nullable=False),
         sa.Column("tick", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("view", Json, nullable=False),
-        sa.ForeignKeyConstraint(["seat_id"], ["seats.seat_id"], name=op.f("fk_shown_ticks_seat_id_seats")),
-        sa.PrimaryKeyConstraint("seat_id", "tick", name=op.f("pk_shown_ticks")),
+        sa.ForeignKeyConstraint(["seat_id"], ["seats.seat_id"], name=op.f("fk_live_ticks_seat_id_seats")),
+        sa.PrimaryKeyConstraint("seat_id", "tick", name=op.f("pk_live_ticks")),
     )
 
 
@@ -62,10 +62,10 @@ def downgrade() -> None:
     StoreError
         The database holds a pack back, or has live seats.
     """
-    if op.get_bind().execute(sa.text("SELECT count(*) FROM shown_ticks")).scalar():
+    if op.get_bind().execute(sa.text("SELECT count(*) FROM live_ticks")).scalar():
         raise StoreError("the database has live seats, whose ticks schema 0015 can't keep")
     if op.get_bind().execute(sa.text("SELECT count(*) FROM held_packs")).scalar():
         raise StoreError("the database holds packs back for seats, which schema 0015 can't keep")
-    op.drop_table("shown_ticks")
+    op.drop_table("live_ticks")
     op.drop_table("dealt_fixtures")
     op.drop_table("held_packs")
