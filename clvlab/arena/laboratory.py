@@ -34,6 +34,7 @@ from clvlab.store import runs
 from clvlab.store.database import Database
 from clvlab.store.labels import ANYBODY
 from clvlab.store.runs import RunStatus
+from clvlab.store.seats import of_run
 
 _RUNS_BYTES = 64 << 20
 _OVERHEAD_BYTES = 1 << 16
@@ -132,6 +133,9 @@ class StoredLaboratory:
             row = require(runs.row(connection, run_id), run_id)
             if row["status"] != RunStatus.SEALED:
                 raise not_sealed(connection, run_id)
+            seat = of_run(connection, run_id)
+        if seat is not None and seat["owner"] == caller:  # its pack may be held back, and is open to nobody else
+            return self._reopened(self.seats.held.of_seat(seat), run_id)
         return self._reopened(open_catalogued(self.catalog.seen_by(caller), str(row["pack_id"])), run_id)
 
     def _reopened(self, pack: Pack, run_id: str) -> Run:

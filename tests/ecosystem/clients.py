@@ -12,14 +12,14 @@ def decide(tick):
     return {"action": "BACK", "side": tick["sides"][0][0]} if tick["tick"] % 100 == 0 else {}
 
 
-async def play_mcp(url, token=None, agent="me", decide=decide):
+async def play_mcp(url, token=None, agent="me", decide=decide, **rules):
     """Play a seat over MCP, and return its result; without a token ``url`` is that of practice."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,
         Client(streamable_http_client(url, http_client=http)) as c,
     ):
-        t = (await c.call_tool("enter", {"agent": agent})).structured_content
+        t = (await c.call_tool("enter", {"agent": agent, **rules})).structured_content
         seat = t["seat"]
         while not t["done"]:
             t = (await c.call_tool("act", {"seat": seat, "tick": t["tick"], **decide(t)})).structured_content

@@ -12,9 +12,12 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from clvlab.arena.application import Application
 from clvlab.arena.runs.bundles import verify_bundle
+from clvlab.packs.synthetic import Recipe, build
 from tests.ecosystem.clients import play_http, play_mcp
 from tests.service.serving import PLAIN, make_settings, running
+from tests.service.serving import api as serve_api
 
 BETS = """\
 placed at,match,market,selection,odds,stake
@@ -50,6 +53,10 @@ async def session(url, token=None, transport=None):
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         yield client
+
+
+def every_fifth(tick):
+    return {"action": "BACK", "side": tick["sides"][0][0]} if tick["sides"] and tick["tick"] % 5 == 0 else {}
 
 
 def called(url, *calls, token=None):
@@ -93,6 +100,47 @@ def test_a_player_over_mcp_gets_a_sealed_result(urls, alice, api_in_memory):
     assert (
         api_in_memory.get(f"/runs/{made['run_id']}")["run"]["owner"] == api_in_memory.get("/me", by=api_in_memory.alice)["did"]
     )
+
+
+def test_a_held_back_seat_gets_its_result_and_nobody_else_reads_its_pack(keys, tmp_path):
+    build(Recipe(seed=977, fixtures=1, messages=40), tmp_path / "vault")
+    url = f"sqlite:///{tmp_path / 'clvlab.db'}"
+    operator = Application(url)
+    operator.seats.held.hold_back(tmp_path / "vault")
+    operator.close()
+    with serve_api(keys, url) as api:
+        mcp = f"{api.url}/mcp"
+        made = asyncio.run(play_mcp(mcp, token_of(api.alice), decide=every_fifth, blind="held-back"))
+        own, other = (
+            called(mcp, ("tear_sheet", {"run_id": made["run_id"]}), token=token_of(by))[0] for by in (api.alice, api.bob)
+        )
+
+    assert made["decisions"] > 1
+    assert "fail" not in made["checks"].values()
+    assert (own[0], other[0], other[1]["code"]) == (False, True, "unknown-pack")
+
+
+def test_a_live_seat_waits_for_its_ticks(keys, tmp_path, monkeypatch):
+    build(Recipe(seed=5, fixtures=1, messages=30), tmp_path / "brief")
+    monkeypatch.setenv("CLVLAB_REPLAY_PACK", str(tmp_path / "brief"))
+    monkeypatch.setenv("CLVLAB_REPLAY_SPEED", "1e9")
+    seen = []
+
+    def decide(tick):
+        seen.append(tick)
+        return every_fifth(tick)
+
+    with serve_api(keys, devfeed=True, live_folder=tmp_path / "live", seat_live_s=600) as api:
+        made = asyncio.run(play_mcp(f"{api.url}/mcp", token_of(api.alice), decide=decide, blind="live"))
+        chain = api.get(f"/arena/seats/{made['seat']}/chain", by=api.alice)
+
+    shown = [tick for tick in seen if not tick.get("waiting")]
+    assert [tick["tick"] for tick in shown] == list(range(1, len(chain["ticks"]) + 1))
+    assert (made["head"], made["decisions"]) == (
+        chain["ticks"][-1]["head"],
+        sum(len(one["decisions"]) for one in chain["ticks"]),
+    )
+    assert "fail" not in made["checks"].values()
 
 
 def test_a_player_over_http_answers_every_tick(urls, alice):

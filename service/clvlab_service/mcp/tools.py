@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, ParamSpec, Protocol, TypeVar, cast
@@ -11,20 +12,22 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
 from clvlab.api.answer import JsonObject, pick
-from clvlab.api.seats import SeatAnswer
+from clvlab.api.seats import SeatAnswer, SeatTick
 from clvlab.arena.application import Application
 from clvlab.arena.laboratory import Laboratory, RunProof, smallest
 from clvlab.arena.report_requests import PackBacktestRequest
 from clvlab.arena.reports import statistics_of
 from clvlab.arena.seats.requests import SeatAction, SeatRequest
 from clvlab.bets.record import BetsFormat
+from clvlab.errors import SeatConflictError
 from clvlab.report.headline import headline_of
 from clvlab.runs.run import Run
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _PAGE = 5
-_DONE: Mapping[str, object] = {"tick": None, "fixture": None, "market": None, "sides": []}
+_LONGEST_WAIT_S, _LOOK_S = 25.0, 0.1  # for the next tick of a live seat
+_DONE: JsonObject = {"tick": None, "fixture": None, "market": None, "sides": []}
 
 
 class Dispatch(Protocol):
@@ -67,7 +70,10 @@ class Enter(_Request):
     agent: Annotated[str, Field(max_length=200, description="Name of the agent.")]
     pack_id: Annotated[_Id | None, Field(description="By default the smallest pack.")] = None
     fixture_ids: Annotated[list[int] | Literal["all"] | None, Field(description="By default one, drawn.")] = None
-    blind: Annotated[Literal["aliased", "open"] | None, Field(description="open hides nothing; by default aliased.")] = None
+    blind: Annotated[
+        Literal["aliased", "open", "held-back", "live"] | None,
+        Field(description="open hides nothing; live follows a match; by default aliased."),
+    ] = None
     competition_id: Annotated[_Id | None, Field(description="Its rules then hold.")] = None
 
 
@@ -91,7 +97,10 @@ class ListCompetitions(_Request):
 
 
 class Tick(TypedDict):
-    """An open tick, flat; ``sides`` are ``[name, prob_bps, odds_milli]``. After the last tick ``done`` is true."""
+    """An open tick, flat; ``sides`` are ``[name, prob_bps, odds_milli]``. After the last tick ``done`` is true.
+
+    ``waiting`` is true if the tick of a live seat has not come yet: an act at it waits on, and records nothing.
+    """
 
     seat: str
     done: bool
@@ -107,6 +116,7 @@ class Tick(TypedDict):
     about: NotRequired[JsonObject]
     salt: NotRequired[str]
     missed: NotRequired[bool]
+    waiting: NotRequired[bool]
     receipt: NotRequired[str]
     run_id: NotRequired[str]
     blind: NotRequired[str]
@@ -157,16 +167,33 @@ class CompetitionList(TypedDict):
 
 def flat_tick(answer: SeatAnswer) -> Tick:
     answered, following = answer["answered"], answer["next"]
-    flat: JsonObject = {"seat": answer["seat_id"], "done": answer["done"]}
-    flat |= _DONE if following is None else following["view"] | {"salt": following["salt"]}
-    flat["head"] = answered["head"]
+    flat = _flat(answer["seat_id"], following, answered["tick"], done=answer["done"]) | {"head": answered["head"]}
     if answered["missed"]:
         flat["missed"] = True
     if answered["receipt"] is not None:
         flat["receipt"] = answered["receipt"]
-    if answer["done"]:
-        flat["result"] = f"clv://seats/{answer['seat_id']}/result"
     return cast("Tick", flat)
+
+
+def _flat(seat: str, following: SeatTick | None, answered: int, *, done: bool) -> JsonObject:
+    flat: JsonObject = {"seat": seat, "done": done}
+    if following is not None:
+        return flat | following["view"] | {"salt": following["salt"]}
+    if done:
+        return flat | _DONE | {"result": f"clv://seats/{seat}/result"}
+    return flat | _DONE | {"tick": answered + 1, "waiting": True}
+
+
+async def _waited(desk: Desk, seat: str) -> Tick:
+    """Return the open tick of a live seat once it comes, or that it has not come for a while, or the end."""
+    until_s = time.monotonic() + _LONGEST_WAIT_S
+    while True:
+        found = await desk.work("", desk.application.seats.seat, desk.seat_owner, seat)
+        is_over = found["status"] != "playing"
+        if found["next"] is not None or is_over or time.monotonic() >= until_s:
+            flat = _flat(seat, found["next"], found["answered"], done=is_over)
+            return cast("Tick", flat | {"head": found["head"]})
+        await asyncio.sleep(_LOOK_S)
 
 
 async def enter(desk: Desk, wanted: Enter) -> Tick:
@@ -174,24 +201,35 @@ async def enter(desk: Desk, wanted: Enter) -> Tick:
 
     def take() -> Tick:
         values = {"agent_id": wanted.agent} | wanted.model_dump(exclude={"agent"}, exclude_none=True)
-        if wanted.pack_id is None and wanted.competition_id is None:
+        if wanted.pack_id is None and wanted.competition_id is None and wanted.blind in (None, "aliased", "open"):
             values["pack_id"] = smallest(desk.laboratory.packs(desk.caller)).pack_id
         start = desk.laboratory.take_seat(desk.caller, SeatRequest.model_validate(values))
         named = {name: start[name] for name in ("run_id", "blind", "blind_commitment")}
         return cast("Tick", flat_tick(start) | named)
 
-    return await desk.work("", take)
+    first = await desk.work("", take)
+    if not first.pop("waiting", False):
+        return first
+    return first | await _waited(desk, first["seat"])
 
 
 async def act(desk: Desk, wanted: Act) -> Tick:
     """Answer the open tick: BACK a side, WAIT, or give decisions. Returns the next tick; the same answer twice is one."""
     seats = desk.application.seats
     action = SeatAction.model_construct(wanted.model_fields_set - {"seat"}, **{k: v for k, v in wanted if k != "seat"})
-    if seats.is_known(wanted.seat, wanted.tick):
-        made = seats.submit(desk.seat_owner, wanted.seat, action)
-    else:
-        made = await desk.work("", seats.submit, desk.seat_owner, wanted.seat, action)
-    return flat_tick(await asyncio.wrap_future(made))
+    try:
+        if seats.is_known(wanted.seat, wanted.tick):
+            made = seats.submit(desk.seat_owner, wanted.seat, action)
+        else:
+            made = await desk.work("", seats.submit, desk.seat_owner, wanted.seat, action)
+        flat = flat_tick(await asyncio.wrap_future(made))
+    except SeatConflictError as error:
+        if error.reason != "unserved" or error.open_tick is not None:  # the open tick of a live seat, which has not come yet
+            raise
+        return await _waited(desk, wanted.seat)
+    if not flat.pop("waiting", False):
+        return flat
+    return flat | await _waited(desk, wanted.seat)
 
 
 async def standing(desk: Desk, wanted: StandingRequest) -> Place:
