@@ -616,6 +616,17 @@ def seats_taken(over_pack: int, abandoned: int, of_owner: int) -> str:
     return f"By the store of this service its owner took {over} over this pack, of which {gone}, and {of_all} in all."
 
 
+def row_seats(taken: int, abandoned: int, packs: int) -> str:
+    """Return in words how many seats the owner of a row took.
+
+    Examples
+    --------
+    >>> row_seats(12, 1, 2)
+    'its owner took 12 seats over 2 packs, and abandoned 1'
+    """
+    return f"its owner took {counted(taken, 'seat')} over {counted(packs, 'pack')}, and abandoned {abandoned:,}"
+
+
 def causality(label: str, blind: object = None) -> str:
     """Return in words how it was shown that an agent did not look ahead; ``blind`` is what its seat hid.
 

@@ -56,6 +56,14 @@ KnowledgeSummary = TypeAliasType(
 )
 
 
+class RowSeats(Answer):
+    """Seats that the owner of a row took, by the store of the service; no log signs these counts."""
+
+    taken: int
+    abandoned: int
+    packs: Annotated[int, Field(description="Number of packs that they are over.")]
+
+
 class LeaderboardRow(Answer):
     """An agent over all its runs, ranked by `avg_clv_bps`."""
 
@@ -86,6 +94,7 @@ class LeaderboardRow(Answer):
     hindsight_possible: Annotated[
         bool, Field(description="The answers were public before the run, and nothing shows that the agent does not hold them.")
     ]
+    seats: NotRequired[Annotated[RowSeats, Field(description="Only of an agent that answered from seats.")]]
     others: NotRequired[
         Annotated[list[str], Field(description="The owner's other rows with the same decisions, in a grouped list.")]
     ]

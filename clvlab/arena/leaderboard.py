@@ -23,15 +23,16 @@ from clvlab.base.cache import BoundedCache
 from clvlab.errors import PageError, RunRemovedError, UnknownRunError
 from clvlab.law.metrics import LOW_SAMPLE_BELOW, confidence
 from clvlab.law.schema import Reason
+from clvlab.log.seats import STRATEGY
 from clvlab.proof.verify import verify
 from clvlab.report.html import Html
 from clvlab.report.svg import interval_cell, scale, scale_axis
 from clvlab.statistics import Clusters, Estimate, estimates
 from clvlab.statistics.measures import priced_edge_pct
-from clvlab.store import runs, standings
+from clvlab.store import runs, seats, standings
 from clvlab.store.database import Connection, Database
 from clvlab.store.labels import CAUSALITIES as CAUSALITIES
-from clvlab.store.labels import Knowledge
+from clvlab.store.labels import MIXED, Knowledge
 from clvlab.store.runlog import StoredLogRows
 from clvlab.store.standings import ResultRow, Row, StandingRow
 from clvlab.store.standings import RowQuery as RowQuery
@@ -127,8 +128,9 @@ def _listed(
 ) -> list[tuple[Row, LeaderboardRow]]:
     keys = [(row["owner"], row["agent_id"]) for row in found]
     alike = standings.others_alike(connection, keys) if wanted.grouped else {}
+    taken = seats.by_owner(connection, {row["owner"] for row in found if row["strategy"] in (STRATEGY, MIXED)})
     ranked = enumerate(zip(keys, found, strict=True), start=after_rank + 1)
-    return [(key, _row(one, rank, alike.get(key, []))) for rank, (key, one) in ranked]
+    return [(key, _row(one, rank, alike.get(key, []), taken)) for rank, (key, one) in ranked]
 
 
 def _cursor_of(rank: int, rank_key: bytes) -> str:
@@ -172,8 +174,8 @@ def _with_knowledge(result: ResultRow, known: Mapping[str, ResultRow]) -> Result
     return {**result, "knowledge": stored["knowledge"], "commit_index": stored["commit_index"]}
 
 
-def _row(standing: StandingRow, rank: int, others: list[str]) -> LeaderboardRow:
-    total, decided = standing["counted_runs"], standing["decision_count"]
+def _row(standing: StandingRow, rank: int, others: list[str], taken: Mapping[str, tuple[int, int, int]]) -> LeaderboardRow:
+    total, decided, own = standing["counted_runs"], standing["decision_count"], taken.get(standing["owner"])
     actions, forecasts = standing["action_count"], standing["forecasts"]
     derived = {
         "rank": rank,
@@ -189,10 +191,13 @@ def _row(standing: StandingRow, rank: int, others: list[str]) -> LeaderboardRow:
         "clv_confidence": confidence(standing["valid_count"]),
         "low_sample": standing["valid_count"] < LOW_SAMPLE_BELOW,
         "others": others,
+        "seats": own and dict(zip(("taken", "abandoned", "packs"), own, strict=True)),
     }
     row = pick(LeaderboardRow, {**standing, **derived})
     if not others:
         del row["others"]
+    if standing["strategy"] not in (STRATEGY, MIXED) or own is None:
+        del row["seats"]
     return row
 
 

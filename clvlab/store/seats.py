@@ -159,6 +159,14 @@ def counts(connection: Connection, owner: str, content_hash: str) -> tuple[int, 
     return int(found[0]), int(found[1]), int(found[2])
 
 
+def by_owner(connection: Connection, owners: Collection[str]) -> dict[str, tuple[int, int, int]]:
+    """Return by owner the number of all seats, of those that were abandoned, and of their packs."""
+    gone = func.sum(case((seats.c.status == SeatStatus.ABANDONED, 1), else_=0))
+    query = select(seats.c.owner, func.count(), gone, func.count(seats.c.content_hash.distinct()))
+    found = connection.execute(query.where(seats.c.owner.in_(owners)).group_by(seats.c.owner)) if owners else ()
+    return {owner: (int(taken), int(abandoned), int(packs)) for owner, taken, abandoned, packs in found}
+
+
 def left_alone(connection: Connection, now_ms: int) -> list[str]:
     """Return the playing seats whose time for an answer is over."""
     until = seats.c.served_ts_ms + 1000 * seats.c.seat_s

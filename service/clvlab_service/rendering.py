@@ -18,6 +18,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from clvlab import words
+from clvlab.api.leaderboard import RowSeats
 from clvlab.report.html import environment
 
 # Formats of numbers and times on a page.
@@ -76,11 +77,16 @@ def exact(value: object) -> Markup:
     return Markup().join(c if c.isprintable() else Markup("&#{};").format(ord(c)) for c in str(value))
 
 
+def row_seats(seats: RowSeats) -> str:
+    return words.row_seats(**seats)
+
+
 FILTERS = {
     "exact": exact,
     "market": market,
     "moment": moment,
     "paired": paired,
+    "row_seats": row_seats,
     "side_of": side_of,
     "signed": signed,
     "span": words.span_by_units,

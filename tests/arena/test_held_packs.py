@@ -371,3 +371,15 @@ def test_verification_says_since_when_the_pack_was_held_back(folder, released):
 def _views(folder, parts):
     started = verify(run_of(parts)).started
     return SeatTape.of(load_pack(folder), started["binding"]["fixture_ids"]).views
+
+
+def test_a_row_of_the_board_says_how_many_seats_its_owner_took(holding):
+    for agent_id in ("me", "other"):
+        finished(holding, ALICE, dealt(holding, agent_id=agent_id))
+    holding.seats.withdraw(ALICE, dealt(holding)["seat_id"])
+    holding.seats.take(BOB, SeatRequest(agent_id="bob", pack_id="starter", blind="open"))
+
+    rows = holding.leaderboard.rows()["rows"]
+
+    taken = {"taken": 3, "abandoned": 1, "packs": 1}
+    assert {row["agent_id"]: row["seats"] for row in rows} == {"me": taken, "other": taken}
