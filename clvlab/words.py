@@ -559,14 +559,19 @@ CAUSALITY: Mapping[str, str] = {
 
 BLINDNESS: Mapping[str, str] = {
     "open": "nothing was hidden from it",
-    "aliased": "names, ids and dates were hidden from it, prices and gaps were not: who has the pack can find the match",
+    "aliased": "names, ids and dates were hidden from it, prices and gaps were not: who has the pack finds the match by some "
+    "ten messages",
     "held-back": "names, ids and dates were hidden from it, and its pack was held back; that nobody else had it is unproved",
     "live": "answered from elsewhere, within seconds of each message",
 }
 """What a seat hid from an agent that answered from elsewhere."""
 _SEEN_BEFORE = ("open", "aliased")  # others than the operator had the pack
 
-HIDES: Mapping[str, str] = {"open": "nothing", "aliased": "names, ids and dates"}
+HIDES: Mapping[str, str] = {
+    "open": "nothing",
+    "aliased": "names, ids and dates",
+    "held-back": "names, ids and dates; its pack is held back",
+}
 """What a seat hides, in a table."""
 
 

@@ -13,6 +13,7 @@ from clvlab.arena.seats.competitions import _power, _ranked, _results
 from clvlab.arena.seats.requests import SeatCompetitionRequest, SeatLimits, SeatRequest
 from clvlab.errors import (
     DecisionError,
+    HeldBackError,
     NotOwnerError,
     OwnerLimitError,
     PackTamperedError,
@@ -26,6 +27,7 @@ from clvlab.errors import (
     UnknownPackError,
 )
 from clvlab.law.schema import Reason
+from clvlab.packs.synthetic import Recipe, build
 from clvlab.statistics import cluster_mean
 from clvlab.statistics.power import power
 from tests.arena.seats import FIXTURES, Favourite, action, answered, back, request
@@ -316,3 +318,28 @@ def test_a_seat_in_no_competition_is_in_none(in_memory):
     with pytest.raises(SeatConflictError):
         in_memory.seats.act(BOB, in_memory.seats.page(BOB)["seats"][0]["seat_id"], action(2))
     assert in_memory.seats.page(BOB)["seats"][0]["competition_id"] is None
+
+
+def test_a_held_back_competition_deals_each_fixture_once_and_is_not_hindsight(application, tmp_path):
+    build(Recipe(seed=977, fixtures=2, messages=25), tmp_path / "vault")
+    with pytest.raises(UnknownPackError):
+        application.seat_competitions.create(ALICE, rules(pack_id="vault", blind="held-back", fixture_ids=None))
+    application.seats.held.hold_back(tmp_path / "vault")
+    made = application.seat_competitions.create(ALICE, rules(pack_id="vault", blind="held-back", fixture_ids=None))
+
+    for owner in (ALICE, BOB):
+        sealed(application, owner, made["competition_id"])
+    with pytest.raises(HeldBackError, match="was dealt"):
+        taken(application, CAROL, made["competition_id"])
+    found = application.seat_competitions.get(made["competition_id"])
+
+    assert (made["hindsight_possible"], found["blind"], found["seats"]["sealed"]) == (False, "held-back", 2)
+    assert {one["ticks"] for one in found["standing"]} == {None}
+    application.seats.held.release("vault")
+    with pytest.raises(HeldBackError, match="opened"):
+        taken(application, CAROL, made["competition_id"])
+
+
+def test_a_competition_of_live_seats_is_refused():
+    with pytest.raises(ValidationError, match="live seats have none until the match ends"):
+        rules(pack_id=None, blind="live", fixture_ids=None)

@@ -151,7 +151,7 @@ class SeatCompetitionRequest(SeatRules):
     def _hides(self) -> SeatCompetitionRequest:
         if self.blind is Blind.LIVE:
             raise ValueError("a competition of seats is over a pack, and live seats have none until the match ends")
-        if self.blind is not Blind.OPEN and isinstance(self.fixture_ids, list):
+        if self.blind.hides and isinstance(self.fixture_ids, list):
             raise ValueError(
                 f"{self.blind} competitions name no fixture_ids, which would be known beforehand: leave them out for one drawn "
                 'by the secret of each seat, or say "all"'
