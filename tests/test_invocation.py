@@ -24,6 +24,8 @@ NAMED_ONLY = {  # what is read elsewhere too, where nobody knows how clvlab is c
     "clvlab/proof/clv_verify.py": "a verdict, the same wherever it is reached",
     "clvlab/log/publication.py": "also an answer of a service to its callers",
     "clvlab/log/standing.py": "a verdict, the same wherever it is reached",
+    "clvlab/arena/installation.py": "what an extra gives",
+    "clvlab/report/share.py": "a picture that is sent to others",
     "service/clvlab_service/settings.py": "documentation of settings",
     "service/clvlab_service/server.py": "the title of an application",
 }

@@ -38,22 +38,26 @@ class Extra:
         return install_command(f".[{self.name}]")
 
 
+_CLIENT = {"httpx2": "httpx2", "websockets": "websockets"}
+_SERVICE = (
+    {name: name for name in ("fastapi", "uvicorn", "jinja2", "sqlalchemy", "alembic", "matplotlib", "structlog", "psycopg")}
+    | {"jwt": "pyjwt", "fastapi_offline": "fastapi-offline", "prometheus_client": "prometheus-client"}
+    | {"starlette_compress": "starlette-compress", **_CLIENT}
+)
 EXTRAS: tuple[Extra, ...] = (
     Extra(
         "notebook",
         "JupyterLab with widgets, pictures, tear sheets and laboratories",
         {name: name for name in ("jupyterlab", "anywidget", "ipywidgets", "matplotlib", "plotly", "sqlalchemy", "alembic")}
-        | {"httpx2": "httpx2", "websockets": "websockets"},
+        | _CLIENT,
     ),
     Extra(
         "service",
         "the HTTP service, its pages and its database",
-        {name: name for name in ("fastapi", "uvicorn", "jinja2", "sqlalchemy", "alembic", "matplotlib", "structlog", "psycopg")}
-        | {"jwt": "pyjwt", "fastapi_offline": "fastapi-offline", "prometheus_client": "prometheus-client"}
-        | {"starlette_compress": "starlette-compress", "httpx2": "httpx2", "websockets": "websockets"},
+        _SERVICE,
     ),
-    Extra("arena", "the arena and the laboratory over MCP, of a service and by `clvlab mcp`", {"mcp": "mcp"}),
-    Extra("client", "asking a service over HTTP, and live feeds", {"httpx2": "httpx2", "websockets": "websockets"}),
+    Extra("arena", "the arena and the laboratory over MCP, of a service and by `clvlab mcp`", {**_SERVICE, "mcp": "mcp"}),
+    Extra("client", "asking a service over HTTP, and live feeds", _CLIENT),
     Extra("anchor", "anchors of seals on a public chain", {name: name for name in ("cryptography", "solana", "solders")}),
     Extra("llm", "asking a model for proposals", {"httpx2": "httpx2"}),
     Extra("remote", "packs and runs in buckets", {name: name for name in ("obstore", "platformdirs")}),

@@ -134,6 +134,8 @@ def bundle(
 ) -> None:
     """Put a run and its proofs into one file, which clv_verify.py reads."""
     goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since, stamps=stamps)
+    if log is not None and (log_key is None) == (checkpoint is None):
+        raise BundleError("--log goes with either --log-key or --checkpoint")
     with interruptible(lambda: f"the bundle in {out_file} is whole" if out_file.exists() else "no bundle was written"):
         size = _bundled(find_run(run, runs_folder), out_file, log, log_key, checkpoint, since, checkpoint_file, stamps)
     if as_json:
@@ -160,8 +162,6 @@ def _bundled(
     from clvlab.log.publication import Publication
     from clvlab.runs import run_folder
 
-    if log is not None and (log_key is None) == (checkpoint is None):
-        raise BundleError("--log goes with either --log-key or --checkpoint")
     earlier = since.read_text(encoding="utf-8") if since else None
     proofs = None
     if log is not None:

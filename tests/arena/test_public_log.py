@@ -154,7 +154,7 @@ def test_pages_and_sizes_out_of_range_are_refused(in_memory, ask):
 
 def test_log_without_a_key_says_so(in_memory):
     assert in_memory.log.state() | {"root_hash": None} == {
-        "origin": None, "public_key": None, "size": 0, "root_hash": None, "owners": [], "restarts": [],
+        "origin": None, "public_key": None, "size": 0, "root_hash": None, "owners": [], "restarts": [], "witnesses": [],
     }  # fmt: skip
     with pytest.raises(UnsignedLogError):
         in_memory.log.checkpoint()

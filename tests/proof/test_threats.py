@@ -255,7 +255,8 @@ BY_KEY_ID = signed_with(LOG_KEY, WITNESS_KEY, origin=f"log.example+{LOG_KEY.veri
         # Signatures of other types, and by nobody in particular, are skipped.
         (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA), {}, False),
         (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA.replace("pq.example", "log.example")), {}, False),
-        (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA.replace("pq.example", "a+b")), {}, False),
+        # The name of a signature is one that a key can have, as in Go's reader of notes.
+        (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA.replace("pq.example", "a+b")), {}, True),
         (signed_with(LOG_KEY, WITNESS_KEY, more="\u2014 short AAAA\n"), {}, True),
         (signed_with(LOG_KEY, WITNESS_KEY, more="\u2014 two words AAAAAAAA\n"), {}, True),
         (PLAIN, {"logs": [LOG_TEXT, f"pq.example+00000000+{b64encode(bytes([6]) * 1313).decode()}"]}, True),

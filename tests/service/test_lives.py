@@ -454,7 +454,7 @@ def test_an_upload_is_accepted_watched_and_kept(taking, held, archive, tmp_path)
     until(lambda: taking.get(at, by=taking.alice)["status"] == "sealed")
     assert taking.get(at, by=taking.alice)["pack_id"] == "mine"
     assert taking.get("/me/packs/mine", by=taking.alice)["fixtures"]
-    assert received(tmp_path) == []
+    until(lambda: received(tmp_path) == [])
     assert_problem(taking.alice.post(f"{at}/cancel"), 409)
     assert taking.alice.delete("/me/packs/mine").status_code == 204
 

@@ -57,7 +57,7 @@ def test_competitions_are_listed_in_pages(api):
         (BLIND | {"fixture_ids": FIXTURES}, 422, "name no fixture_ids"),
         (RULES | {"max_stake": 1}, 422, "max_stake"),
         (RULES | {"pack_id": "gone"}, 404, "gone"),
-        (RULES | {"fixture_ids": [4]}, 422, "unknown fixture 4"),
+        (RULES | {"fixture_ids": [4]}, 422, "fixture 4 is not in pack 'starter'"),
         (RULES | {"closes_ts_ms": 1}, 400, "is over"),
         ([], 422, "body"),
     ],

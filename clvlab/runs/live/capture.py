@@ -17,6 +17,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from clvlab.base.files import lock
+from clvlab.base.invocation import command
 from clvlab.errors import FeedError, PackFormatError, SourceError, StoreBusyError, StoreUnreachableError
 from clvlab.log.log import LogStore, note_segment
 from clvlab.packs.files import file_sha256
@@ -161,7 +162,10 @@ def _keep_proofs(feed: Feed, paths: Sequence[Path], folder: Path) -> None:
         known, missing = keep_proofs(texts_of(paths), ask, folder / _PROOFS)
     if missing:
         logger.warning(
-            "%d of %d messages have no proof yet: 'clvlab prove' asks for those of a run later", missing, known + missing
+            "%d of %d messages have no proof yet: '%s' asks for those of a run later",
+            missing,
+            known + missing,
+            command("prove", "RUN"),
         )
 
 

@@ -31,7 +31,7 @@ TEMPLATES: Mapping[str, str] = {
     "clv://seats/{seat}/result": "What a seat came to, with its chain opened; waits for the seal",
     "clv://runs/{run_id}/report{/page}": "All figures of a run",
     "clv://runs/{run_id}/tear-sheet{/page}": "Its tear sheet, a page of HTML",
-    "clv://runs/{run_id}/bundle{/page}": "Its proof bundle, for clvlab verify",
+    "clv://runs/{run_id}/bundle{/page}": "Its proof bundle, a file to verify",
 }
 
 

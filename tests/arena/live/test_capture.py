@@ -184,12 +184,12 @@ def test_what_was_put_into_the_folder_meanwhile_stays(feed, tmp_path):
 def test_nobody_begins_to_capture_into_a_folder_of_which_a_pack_is_made(feed, tmp_path, monkeypatch):
     refused = []
 
-    def packed(paths, out, options):
+    def packed(paths, out, options, proofs):
         try:
             capture(feed, out, Stop())
         except FileLockedError as error:
             refused.append(error)
-        return pack_capture(paths, out, options)
+        return pack_capture(paths, out, options, proofs)
 
     monkeypatch.setattr("clvlab.runs.live.capture.pack_capture", packed)
     made = capture(feed, tmp_path / "mine", Stop())
