@@ -111,6 +111,9 @@ _VALUES: Mapping[str, object] = {
         "score_root": _SCORES_HASH,
     },
     "grade": "not shown",
+    "HeldFixture.kickoff_ts_ms": 1_767_025_440_000,
+    "HeldFixture.names": ["Ashford", "Brackley"],
+    "HeldFixture.source_id": None,
     "id": 3,
     "in_gap": 0,
     "index": 0,
@@ -237,6 +240,9 @@ _VALUES: Mapping[str, object] = {
     "verifier_version": "clvlab-proof/1",
     "warnings": [],
     "window_id": "full",
+    "WitnessState.detail": "6 entries",
+    "WitnessState.name": "witness.example",
+    "WitnessState.outcome": "cosigned",
 }
 """Values by name of a field or schema, or by both names if the field has a special meaning in that schema."""
 

@@ -1,6 +1,7 @@
 """The OpenAPI document: what it says of answers, problems and parameters is what the service does."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 from clvlab_service.app import create_app
@@ -15,6 +16,7 @@ from clvlab.api.answer import Action, AnchorStatus, CloseKind, EndRule, ModeLabe
 from clvlab.api.competitions import EventKind, PreflightCheck
 from clvlab.arena import events
 from clvlab.law import schema as law
+from clvlab.log.note import Signer, write_signer
 from clvlab.proof import anchor
 from tests.factories import ERRORS
 from tests.service.serving import BACKTEST, CONFIG, DEPLOY, assert_problem, make_entry, make_settings
@@ -22,7 +24,7 @@ from tests.service.serving import api as serve
 from tests.service.test_contract import checked
 from tests.service.test_uploads import ODDS
 
-UNSET = {"getCheckpoint", "listUploadedPacks"}  # this service has no key of a log and takes no uploads
+UNSET = {"getCheckpoint", "getTilesCheckpoint", "listUploadedPacks"}  # this service has no key of a log and takes no uploads
 URN = "urn:clvlab:problem:"
 PARAMETERS = {
     "baseline": "BaselineParams",
@@ -239,12 +241,19 @@ def links(document, operation, status):
     return found["responses"][status].get("links", {})
 
 
+def of_examples(operation):
+    """The parameters of an operation's path, if each has an example; no answer has to lead to such a path."""
+    schemas = {one["name"]: one["schema"] for one in operation.get("parameters", ()) if one["in"] == "path"}
+    examples = {name: schema["examples"][0] for name, schema in schemas.items() if "examples" in schema}
+    return examples if len(examples) == len(schemas) else {}
+
+
 def test_every_operation_with_an_id_is_linked_from_another_one(document):
     linked = {
         name for _, one in operations(document) for answer in one["responses"].values() for name in answer.get("links", ())
     }
 
-    assert {one["operationId"] for path, one in operations(document) if "{" in path} <= linked
+    assert {one["operationId"] for path, one in operations(document) if "{" in path and not of_examples(one)} <= linked
 
 
 @pytest.mark.parametrize(
@@ -279,8 +288,10 @@ class Walker:
 
     def walk(self):
         waiting = [(name, {}, None) for name, (_, path, _) in self.operations.items() if "{" not in path]
+        own = {name: examples for name, (_, _, one) in self.operations.items() if (examples := of_examples(one))}
+        waiting += [(name, examples, None) for name, examples in own.items()]
         while waiting:
-            waiting.sort(key=lambda step: ("get", "post", "delete").index(self.operations[step[0]][0]))
+            waiting.sort(key=lambda step: (step[0] in own, ("get", "post", "delete").index(self.operations[step[0]][0])))
             name, parameters, body = waiting.pop(0)
             if name in self.found:
                 continue
@@ -302,7 +313,7 @@ class Walker:
         content = one.get("requestBody", {}).get("content", {}).get("application/json", {})
         examples = [*content.get("schema", {}).get("examples", ())]
         examples += [named["value"] for named in content.get("examples", {}).values()]
-        address = re.sub(r"{(\w+)}", lambda found: str(parameters[found[1]]), path)
+        address = re.sub(r"{(\w+)}", lambda found: quote(str(parameters[found[1]]), safe=""), path)
         return self.served.alice.request(method, address, json=body or next(iter(examples), None))
 
     def value(self, expression, answer, parameters):
@@ -317,7 +328,8 @@ class Walker:
 
 
 def test_examples_and_links_alone_lead_to_every_operation(keys, document, tmp_path):
-    with serve(keys, uploads=tmp_path) as served:
+    write_signer(Signer.new("log.example"), tmp_path / "log.key")
+    with serve(keys, uploads=tmp_path, log_key_file=tmp_path / "log.key") as served:
         assert upload(served, "kept").status_code == 201
         found = Walker(served, document).walk()
 

@@ -34,6 +34,7 @@ def ids(api):
         "seat_id": api.post("/arena/seats", {"agent_id": "me", "pack_id": "starter"}, expect=201)["seat_id"],
         "strategy": "baseline",
         "seq": "1",
+        "tile": "0/000.p/1",
         "first": "0",
         "second": "1",
     }

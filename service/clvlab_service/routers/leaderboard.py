@@ -132,6 +132,11 @@ _TILE: Responses = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
+_TILE_PATH = Path(
+    max_length=100,
+    description="Level or `entries`, number in groups of three digits, width.",
+    examples=["0/000.p/1"],  # every log that is not empty has it
+)
 
 
 @log_router.get(
@@ -164,7 +169,7 @@ def tiles_restarts(application: ApplicationDep) -> Response:
     responses=_TILE | problems(s404="No such tile, or the log is not so long yet; or it has no key"),
 )
 async def tile(
-    tile: Annotated[str, Path(max_length=100, description="Level or `entries`, number in groups of three digits, width.")],
+    tile: Annotated[str, _TILE_PATH],
     application: ApplicationDep,
     place: ReadPlace,
 ) -> Response:
