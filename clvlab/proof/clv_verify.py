@@ -1041,14 +1041,16 @@ def signed_by(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, list[
     """Return the text of a C2SP signed note, and the names of ``keys`` that signed it, each with whether it is a witness."""
     text, blank, lines = note.rpartition("\n\n")
     parts = [line.split(" ") for line in lines.removesuffix("\n").split("\n")]
-    well_formed = blank and lines.endswith("\n") and all(len(part) == 3 and part[0] == "\u2014" and part[1] for part in parts)
-    require(well_formed, "no signed note")
+    well_formed = blank and lines.endswith("\n") and len(parts) <= 100 and not re.search(r"[\x00-\x09\x0b-\x1f]", note)
+    well_formed = well_formed and all(len(part) == 3 and part[0] == "\u2014" and part[1] for part in parts)
+    require(well_formed and not any(char == "+" or char.isspace() for part in parts for char in part[1]), "no signed note")
     signatures, found = [(name, decoded(encoded)) for _, name, encoded in parts], []
     require(all(len(data) > 4 for _, data in signatures), "no signed note: a signature is cut")
     for name, public in keys.values():
         own = hashlib.sha256(name.encode() + b"\n" + public).digest()[:4]
         for signature in [data[4:] for other, data in signatures if (other, data[:4]) == (name, own)][:1]:
             stamp, signature = (signature[:8], signature[8:]) if public[0] == 4 else (b"", signature)
+            require(stamp < b"\x80", f"the time of the cosignature by {name} is beyond any")
             stamped = f"cosignature/v1\ntime {int.from_bytes(stamp, 'big')}\n" if public[0] == 4 else ""
             check_signature(public[1:], f"{stamped}{text}\n".encode(), signature, name)
             found.append((name, public[0] == 4))

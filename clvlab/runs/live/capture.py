@@ -165,7 +165,7 @@ def _keep_proofs(feed: Feed, paths: Sequence[Path], folder: Path) -> None:
             "%d of %d messages have no proof yet: '%s' asks for those of a run later",
             missing,
             known + missing,
-            command("prove", "RUN"),
+            command("prove", "RUN", "--pack", "PACK"),
         )
 
 
