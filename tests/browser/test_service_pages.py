@@ -83,6 +83,7 @@ def addresses(served):
         "packs": "/replay-packs", "pack": "/replay-packs/starter", "fixtures": "/replay-packs/season/fixtures?limit=20",
         "problem": "/runs/unknown", "seat-competitions": "/arena/competitions",
         "seat-competition": f"/arena/competitions/{served.seats_id}", "seat-blind": f"/arena/competitions/{served.blind_id}",
+        "log": "/log", "strategies": "/strategies",
     }  # fmt: skip
 
 
