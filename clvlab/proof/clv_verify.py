@@ -51,6 +51,7 @@ CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_durati
 LAST_OPEN_MAX_AGE_MS = 300_000
 SAFE_INTEGER = 2**53 - 1
 MAX_LEVELS = 254
+MAX_SIGNATURES = 100
 MAX_BYTES, MAX_KEYS_BYTES, MAX_PROOFS_BYTES = 4 << 30, 1 << 20, 256 << 20
 MAX_LINE_BYTES, MAX_STARTED_BYTES, MIN_MEAN_LINE_BYTES = 4 << 20, 32 << 20, 64
 PIECE_BYTES = 1 << 20
@@ -1041,16 +1042,18 @@ def signed_by(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, list[
     """Return the text of a C2SP signed note, and the names of ``keys`` that signed it, each with whether it is a witness."""
     text, blank, lines = note.rpartition("\n\n")
     parts = [line.split(" ") for line in lines.removesuffix("\n").split("\n")]
-    well_formed = blank and lines.endswith("\n") and len(parts) <= 100 and not re.search(r"[\x00-\x09\x0b-\x1f]", note)
-    well_formed = well_formed and all(len(part) == 3 and part[0] == "\u2014" and part[1] for part in parts)
-    require(well_formed and not any(char == "+" or char.isspace() for part in parts for char in part[1]), "no signed note")
+    well_formed = blank and lines.endswith("\n") and all(len(part) == 3 and part[0] == "\u2014" and part[1] for part in parts)
+    require(well_formed and not re.search(r"[\0-\x09\x0b-\x1f]", note), "no signed note")
+    require(len(parts) <= MAX_SIGNATURES, f"a note with {len(parts)} signatures, more than {MAX_SIGNATURES}")
+    plain = all("+" not in name and not any(char.isspace() for char in name) for _, name, _ in parts)
+    require(plain, "no signed note: a signature is under a name that no key can have")
     signatures, found = [(name, decoded(encoded)) for _, name, encoded in parts], []
     require(all(len(data) > 4 for _, data in signatures), "no signed note: a signature is cut")
     for name, public in keys.values():
         own = hashlib.sha256(name.encode() + b"\n" + public).digest()[:4]
         for signature in [data[4:] for other, data in signatures if (other, data[:4]) == (name, own)][:1]:
             stamp, signature = (signature[:8], signature[8:]) if public[0] == 4 else (b"", signature)
-            require(stamp < b"\x80", f"the time of the cosignature by {name} is beyond any")
+            require(stamp[:1] < b"\x80", f"the signature by {name} is of a time that no clock shows")
             stamped = f"cosignature/v1\ntime {int.from_bytes(stamp, 'big')}\n" if public[0] == 4 else ""
             check_signature(public[1:], f"{stamped}{text}\n".encode(), signature, name)
             found.append((name, public[0] == 4))

@@ -102,8 +102,12 @@ def _noting(
     setattr(module, name, asked)
 
 
-def _of_run(path: Path, trust: Any = None, required: Iterable[str] = (), *, without_witness: bool = False) -> Case | None:
-    files = _files(path)
+def _of_run(
+    path: Path, trust: Any = None, required: Iterable[str] = (), *, without_witness: bool = False,
+    provider_proofs: bytes | None = None,
+) -> Case | None:  # fmt: skip
+    """Ask as the file was asked, unless about proofs of a provider, which the page does not take."""
+    files = _files(path) if provider_proofs is None else {}
     return run_case(files, trust, required, without_witness=without_witness) if files else None
 
 

@@ -83,6 +83,7 @@ def addresses(served):
         "packs": "/replay-packs", "pack": "/replay-packs/starter", "fixtures": "/replay-packs/season/fixtures?limit=20",
         "problem": "/runs/unknown", "seat-competitions": "/arena/competitions",
         "seat-competition": f"/arena/competitions/{served.seats_id}", "seat-blind": f"/arena/competitions/{served.blind_id}",
+        "log": "/log", "strategies": "/strategies",
     }  # fmt: skip
 
 
@@ -126,7 +127,8 @@ def test_a_newcomer_finds_a_losing_decision_by_links_alone(browser, served):
     page = browser.new_page(viewport={"width": 360, "height": 700}, java_script_enabled=False)
 
     page.goto(f"{served.url}/")
-    follow(page.get_by_role("region", name="The newest runs").get_by_role("link").last)
+    follow(page.get_by_role("link", name="All runs"))
+    follow(page.get_by_role("region", name="Runs, newest first").get_by_role("link").last)
     assert "299 fixtures" in page.locator(".verdict").first.inner_text()
     follow(page.get_by_role("region", name="Lost most").get_by_role("link").first)
     assert page.locator("h1").inner_text().startswith("Decision ")

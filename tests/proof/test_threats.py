@@ -255,7 +255,6 @@ BY_KEY_ID = signed_with(LOG_KEY, WITNESS_KEY, origin=f"log.example+{LOG_KEY.veri
         # Signatures of other types, and by nobody in particular, are skipped.
         (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA), {}, False),
         (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA.replace("pq.example", "log.example")), {}, False),
-        # The name of a signature is one that a key can have, as in Go's reader of notes.
         (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA.replace("pq.example", "a+b")), {}, True),
         (signed_with(LOG_KEY, WITNESS_KEY, more="\u2014 short AAAA\n"), {}, True),
         (signed_with(LOG_KEY, WITNESS_KEY, more="\u2014 two words AAAAAAAA\n"), {}, True),
@@ -269,6 +268,22 @@ def test_both_verifiers_count_the_same_keys(check, content, changed, wrong):
     found = failed(check(content, trust(checkpoint=None, witness_quorum=1) | changed))
 
     assert found == ({"log"} if wrong else set())
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong"),
+    [
+        (signed_with(LOG_KEY, WITNESS_KEY, more=98 * ML_DSA), False),
+        (signed_with(LOG_KEY, WITNESS_KEY, more=99 * ML_DSA), True),
+        (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA.replace("pq", "p\u2003q")), True),
+        (signed_with(LOG_KEY, WITNESS_KEY, more=ML_DSA.replace("pq", "p\x1bq")), True),
+        (signed_with(LOG_KEY, more=WITNESS_KEY.line(checkpoint_text(), 2**63 - 1)), False),
+        (signed_with(LOG_KEY, more=WITNESS_KEY.line(checkpoint_text(), 2**63)), True),
+    ],
+    ids=["100 signatures", "101 signatures", "space", "escape", "last time", "time beyond"],
+)  # fmt: skip
+def test_both_verifiers_read_the_same_notes(check, content, wrong):
+    assert failed(check(content, trust(checkpoint=None, witness_quorum=1))) == ({"log"} if wrong else set())
 
 
 def test_size_of_a_checkpoint_beyond_the_integers_is_refused_by_both(check):
