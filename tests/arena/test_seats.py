@@ -198,6 +198,20 @@ def test_the_bundle_of_a_seat_proves_it_and_its_ticks_follow_from_the_pack(signi
     assert parsed(parts["seat.json"])["ticks"] == signing.seats.chain(ALICE, start["seat_id"])["ticks"]
 
 
+def test_the_same_answer_twice_in_one_commit_is_answered_alike(application, monkeypatch):
+    start, acts = application.seats.take(ALICE, request()), []
+    seat_id, said = start["seat_id"], back(start["next"]["view"])
+    monkeypatch.setattr(application.seats._acts, "submit", acts.append)
+    for wanted in (action(1, said), action(1, said), action(1)):
+        application.seats.submit(ALICE, seat_id, wanted)
+    first, again, other = application.seats._commit(acts)
+
+    assert first == again
+    assert (first["answered"]["tick"], first["next"]["view"]["tick"]) == (1, 2)
+    assert (other.reason, other.open_tick) == ("answered", 2)
+    assert application.seats.seat(ALICE, seat_id)["answered"] == 1
+
+
 def test_the_same_answer_again_is_answered_alike_and_another_is_refused(application):
     start = application.seats.take(ALICE, request())
     view, seat_id = start["next"]["view"], start["seat_id"]

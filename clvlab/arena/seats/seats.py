@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import cast
@@ -439,23 +439,23 @@ class Seats:
         """
         now, stamp = self._now(), self._clock()
         moved: dict[str, tuple[SeatPlace, _Act]] = {}
-        new: list[SeatTickRow] = []
+        new: dict[tuple[str, int], SeatTickRow] = {}
         made: list[SeatTickRow | ClvlabError] = []
         with self._database.write() as connection:
             log = StoredLogRows(connection, writing=True) if any(self._may_be_due(act, now) for act in acts) else None
             places = seats.hold(connection, {act.seat_id for act in acts})
             for act in acts:
                 place = places[act.seat_id]
-                outcome = _judged(connection, act, place, now, self._limits)
+                outcome = _judged(connection, act, place, new, now, self._limits)
                 if outcome is None:
                     outcome = _moved(act, place, now, stamp)
                     moved[act.seat_id] = place, act
-                    new.append(outcome)
+                    new[act.seat_id, act.tick] = outcome
                 made.append(outcome)
             if log is not None:
                 for place, act in moved.values():
                     self._note(connection, log, place, act, now, stamp)
-            seats.move(connection, [place for place, _ in moved.values()], new, stamp)
+            seats.move(connection, [place for place, _ in moved.values()], list(new.values()), stamp)
         for place, act in moved.values():
             seen = act.known.seen
             seen.ticks, seen.logged_ticks, seen.logged_ts_ms = place["ticks"], place["logged_ticks"], place["logged_ts_ms"]
@@ -616,12 +616,20 @@ class Seats:
 
 
 def _judged(
-    connection: Connection, act: _Act, place: SeatPlace, now_ms: int, limits: SeatLimits
+    connection: Connection,
+    act: _Act,
+    place: SeatPlace,
+    new: Mapping[tuple[str, int], SeatTickRow],
+    now_ms: int,
+    limits: SeatLimits,
 ) -> SeatTickRow | ClvlabError | None:
-    """Return what an answer was told before, why it is refused, or ``None`` for the answer to the open tick."""
+    """Return what an answer was told before, why it is refused, or ``None`` for the answer to the open tick.
+
+    ``new`` are the links of this transaction, which are not written yet.
+    """
     open_tick = _open_tick(place)
     if act.tick <= place["ticks"]:
-        link = seats.tick(connection, act.seat_id, act.tick)
+        link = new.get((act.seat_id, act.tick)) or seats.tick(connection, act.seat_id, act.tick)
         if link is None or not (link["missed"] or link["decisions"] == act.decisions):
             detail = f"tick {act.tick} of seat {act.seat_id} has another answer, which stays; open is {open_tick or 'none'}"
             return SeatConflictError("answered", detail, open_tick)
