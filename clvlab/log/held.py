@@ -12,11 +12,8 @@ from typing import Any
 
 from clvlab.errors import LogConflictError
 from clvlab.log.entries import HELD_SCHEMA, EntryKind, HeldEntry, ReleasedEntry
-from clvlab.log.log import LogRows, held_entries
-from clvlab.log.tree import completed_roots
+from clvlab.log.log import LogRows, append_unowned, held_entries
 from clvlab.proof.canonical import HASH, canonical
-
-_NOBODY = ""  # the column counts runs by owner; a pack is not a run
 
 
 def fixture_list(salt: str, fixtures: Sequence[Mapping[str, Any]]) -> bytes:
@@ -37,7 +34,7 @@ def note_held(rows: LogRows, pack: HeldEntry, ts_ms: int) -> int:
         raise LogConflictError(f"pack {pack.content_hash} is held back already, by entry {index} of the log")
     if used is not None:
         raise LogConflictError(f"pack {pack.content_hash} can't be held back: entry {used} of the log commits to a run over it")
-    return _append(rows, EntryKind.HELD, pack.content_hash, asdict(pack), ts_ms)
+    return append_unowned(rows, HELD_SCHEMA, EntryKind.HELD, pack.content_hash, asdict(pack), ts_ms)
 
 
 def note_released(rows: LogRows, content_hash: str, ts_ms: int) -> int:
@@ -47,14 +44,9 @@ def note_released(rows: LogRows, content_hash: str, ts_ms: int) -> int:
         raise LogConflictError(f"the log does not hold pack {content_hash} back")
     if released is not None:
         return released
-    return _append(rows, EntryKind.RELEASED, content_hash, {"content_hash": content_hash, "held_index": index}, ts_ms)
-
-
-def _append(rows: LogRows, kind: EntryKind, content_hash: str, stated: dict[str, object], ts_ms: int) -> int:
-    entry = canonical(stated | {"kind": kind.value, "schema": HELD_SCHEMA, "ts_ms": ts_ms})
-    index = rows.size()
-    rows.add(index, kind.value, content_hash, _NOBODY, None, None, entry, completed_roots(rows, index, entry))
-    return index
+    return append_unowned(
+        rows, HELD_SCHEMA, EntryKind.RELEASED, content_hash, {"content_hash": content_hash, "held_index": index}, ts_ms
+    )
 
 
 # Audit of packs that are held back, entry by entry, by the rules above.

@@ -279,6 +279,14 @@ def _append(rows: LogRows, kind: EntryKind, run_id: str, owner: str, content: Js
     return index
 
 
+def append_unowned(rows: LogRows, schema: str, kind: EntryKind, about: str, stated: JsonObject, ts_ms: int) -> int:
+    """Append an entry that is about no run, and so has no owner: the column counts runs by owner."""
+    entry = canonical(stated | {"kind": kind.value, "schema": schema, "ts_ms": ts_ms})
+    index = rows.size()
+    rows.add(index, kind.value, about, "", None, None, entry, completed_roots(rows, index, entry))
+    return index
+
+
 def named(text: str, what: str) -> str:
     fault = name_fault(text)
     if fault is not None:
@@ -393,9 +401,6 @@ def note_seat(rows: LogRows, run_id: str, ticks: int, head: str, ts_ms: int) -> 
 # A reader of a checkpoint knows that the messages of a part existed by then, but not whether messages were left out.
 
 
-_NOBODY = ""
-
-
 def segments(rows: LogRows, capture_id: str) -> list[Segment]:
     found = [read_entry(rows.entry(index)) for index, kind in rows.about(capture_id) if kind == EntryKind.SEGMENT]
     return [entry for entry in found if isinstance(entry, Segment)]
@@ -413,7 +418,5 @@ def note_segment(rows: LogRows, capture_id: str, number: int, sha256: str, ts_ms
         return
     if number != len(known) + 1:
         raise LogConflictError(f"segment {number} of capture {capture_id} follows {len(known)} in the log")
-    content = {"kind": EntryKind.SEGMENT.value, "schema": SEGMENT_SCHEMA, "ts_ms": ts_ms}
-    entry = canonical(content | {"capture_id": capture_id, "number": number, "sha256": sha256})
-    index = rows.size()
-    rows.add(index, EntryKind.SEGMENT.value, capture_id, _NOBODY, None, None, entry, completed_roots(rows, index, entry))
+    stated = {"capture_id": capture_id, "number": number, "sha256": sha256}
+    append_unowned(rows, SEGMENT_SCHEMA, EntryKind.SEGMENT, capture_id, stated, ts_ms)

@@ -10,11 +10,8 @@ from dataclasses import asdict, dataclass, field
 
 from clvlab.errors import LogConflictError
 from clvlab.log.entries import PLAN_SCHEMA, EntryKind, OpeningEntry, PlanEntry, read_entry
-from clvlab.log.log import LogRows, name_fault, named
-from clvlab.log.tree import completed_roots
-from clvlab.proof.canonical import HASH, canonical
-
-_NOBODY = ""  # the column counts runs by owner; a plan is not a run
+from clvlab.log.log import LogRows, append_unowned, name_fault, named
+from clvlab.proof.canonical import HASH
 
 
 def plan_id_of(plan_hash: str) -> str:
@@ -34,7 +31,7 @@ def note_plan(rows: LogRows, plan: PlanEntry, ts_ms: int) -> int:
     """Record a plan before any of it is computed, and return its index. Recording it again returns the same index."""
     named(plan.owner, "the owner of a plan")
     known = planned(rows, plan.plan_id)
-    return _append(rows, EntryKind.PLAN, plan.plan_id, asdict(plan), ts_ms) if known is None else known
+    return append_unowned(rows, PLAN_SCHEMA, EntryKind.PLAN, plan.plan_id, asdict(plan), ts_ms) if known is None else known
 
 
 def note_opening(rows: LogRows, plan_id: str, trial: str, ts_ms: int, *, again: bool = False) -> int:
@@ -52,14 +49,7 @@ def note_opening(rows: LogRows, plan_id: str, trial: str, ts_ms: int, *, again: 
     if before and not again:
         raise LogConflictError(f"plan {plan_id} was opened as entry {before[0][0]} for another configuration")
     stated = {"again": bool(before), "plan_id": plan_id, "plan_index": plan_index, "trial": trial}
-    return _append(rows, EntryKind.OPENED, plan_id, stated, ts_ms)
-
-
-def _append(rows: LogRows, kind: EntryKind, plan_id: str, stated: dict[str, object], ts_ms: int) -> int:
-    entry = canonical(stated | {"kind": kind.value, "schema": PLAN_SCHEMA, "ts_ms": ts_ms})
-    index = rows.size()
-    rows.add(index, kind.value, plan_id, _NOBODY, None, None, entry, completed_roots(rows, index, entry))
-    return index
+    return append_unowned(rows, PLAN_SCHEMA, EntryKind.OPENED, plan_id, stated, ts_ms)
 
 
 # Audit of planned searches, entry by entry, by the rules above.

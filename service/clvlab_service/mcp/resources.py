@@ -15,7 +15,7 @@ from clvlab.arena.reports import report_of
 from clvlab.base.cache import BoundedCache
 from clvlab.errors import UnknownRunError
 from clvlab.report.tearsheet import tear_sheet_page
-from clvlab_service.mcp.tools import Desk, competition_standing, verdict_of
+from clvlab_service.mcp.tools import Desk, all_packs, competition_standing, verdict_of
 
 PAGE_CHARACTERS = 16_000
 PAGE_BYTES = 12_000
@@ -79,7 +79,7 @@ class Resources:
 
     def _reading(self, desk: Desk, named: Mapping[str, Any]) -> tuple[str, Callable[[], _Whole]]:
         if named["packs"]:
-            return "", lambda: _packs(desk)
+            return "", lambda: _json(all_packs(desk))
         if named["competition"]:
             return "", lambda: _json(competition_standing(desk, named["competition"]))
         if named["result"]:
@@ -123,21 +123,6 @@ def _seat(desk: Desk, seat: str) -> _Whole:
     opened = found["next"]
     tick = {} if opened is None else {**opened["view"], "salt": opened["salt"]}
     return _json({"seat": seat, "done": opened is None, "status": found["status"], "head": found["head"], **tick})
-
-
-def _packs(desk: Desk) -> _Whole:
-    listed = sorted(desk.laboratory.packs(desk.caller), key=lambda pack: pack.pack_id)
-    return _json(
-        [
-            {
-                "pack_id": pack.pack_id,
-                "fixtures": len(pack.fixture_ids),
-                "provenance": pack.provenance,
-                "content_hash": pack.content_hash,
-            }
-            for pack in listed
-        ]
-    )
 
 
 def _json(value: object) -> _Whole:

@@ -349,21 +349,24 @@ class SheetFigures(TypedDict):
     more: NotRequired[str]
 
 
-async def list_packs(desk: Desk, wanted: ListPacks) -> PackList:
-    """List packs of past odds, which seats, backtests and bets go over."""
-    packs = await desk.work("", desk.laboratory.packs, desk.caller)
-    listed = sorted((pack for pack in packs if pack.pack_id > (wanted.after or "")), key=lambda pack: pack.pack_id)
-    page = listed[:_PAGE]
-    facts: list[PackFacts] = [
+def all_packs(desk: Desk) -> list[PackFacts]:
+    return [
         {
             "pack_id": pack.pack_id,
             "fixtures": len(pack.fixture_ids),
             "provenance": pack.provenance,
             "content_hash": pack.content_hash,
         }
-        for pack in page
+        for pack in sorted(desk.laboratory.packs(desk.caller), key=lambda pack: pack.pack_id)
     ]
-    return {"packs": facts, "after": page[-1].pack_id if len(listed) > len(page) else None}
+
+
+async def list_packs(desk: Desk, wanted: ListPacks) -> PackList:
+    """List packs of past odds, which seats, backtests and bets go over."""
+    packs = await desk.work("", all_packs, desk)
+    listed = [pack for pack in packs if pack["pack_id"] > (wanted.after or "")]
+    page = listed[:_PAGE]
+    return {"packs": page, "after": page[-1]["pack_id"] if len(listed) > len(page) else None}
 
 
 def verdict_of(done: Run) -> RunVerdict:
