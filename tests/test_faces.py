@@ -653,7 +653,7 @@ class TestEveryField:
         FACES[face].check_listed()
 
     @pytest.mark.parametrize(("face", "name"), TRIED)
-    @settings(max_examples=2)
+    @settings(max_examples=length(1, 2))
     @given(data=st.data())
     def test_shows_in_what_comes_of_it_or_is_refused_by_name(self, places, face, name, data):
         FACES[face].check_shows(data, name, places)

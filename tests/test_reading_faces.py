@@ -18,6 +18,7 @@ from clvlab.report.tearsheet import TearSheet
 from clvlab.statistics import Staking
 from tests.booked import write_booked
 from tests.faces import Face, parameters
+from tests.length import length
 from tests.live import FIXTURE
 from tests.service.serving import BOUND, CONFIG, DEPLOY, api, make_entry
 from tests.service.tokens import BOB
@@ -220,7 +221,7 @@ def test_every_setting_is_tried_or_has_a_reason(face):
 
 
 @pytest.mark.parametrize(("face", "name"), TRIED)
-@settings(max_examples=2)
+@settings(max_examples=length(1, 2))
 @given(data=st.data())
 def test_every_setting_makes_a_difference(lab, face, name, data):
     FACES[face].check_shows(data, name, lab)

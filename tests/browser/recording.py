@@ -14,6 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from clvlab.proof import clv_states, clv_verify
 
 __all__ = ["Case", "by_file", "evidence_case", "run_case", "transaction_case"]
@@ -66,15 +68,25 @@ def _files(path: Path) -> dict[str, bytes]:
 
 def _note(case: Case, said: Any) -> None:
     """Write a case down, unless it was met before, is too large, or its test had its share."""
-    test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].partition("[")[0]
+    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0].partition("[")[0]
     text = json.dumps(case | {"test": test, "said": said})
     digest = sha256(json.dumps(case).encode()).digest()
-    if _ASKED[test] >= int(os.environ["CLVLAB_CASES_EACH"]) or len(text) > _LARGEST or digest in _SEEN:
+    if _had_its_share(test) or len(text) > _LARGEST or digest in _SEEN:
         return
     _SEEN.add(digest)
     _ASKED[test] += 1
     with (Path(os.environ["CLVLAB_CASES"]) / f"{os.getpid()}.jsonl").open("a") as file:
         file.write(text + "\n")
+
+
+def _had_its_share(test: str) -> bool:
+    return _ASKED[test] >= int(os.environ["CLVLAB_CASES_EACH"])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip further parameters of a test that had its share: they pass or fail among the tests of the proof."""
+    if "CLVLAB_CASES" in os.environ and _had_its_share(item.nodeid.partition("[")[0]):
+        pytest.skip("its share of cases is noted")
 
 
 def _noting(
