@@ -58,6 +58,7 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000)  # at 700 a tenth of the processor's time looks for garbage
         gc.enable()
 
 
