@@ -1,28 +1,34 @@
-"""Habits that make a reader read a sentence twice stay out of pages, notebooks and public docstrings; CLV has one definition."""
+"""Habits that make a reader read a sentence twice stay out of pages, notebooks and docstrings; CLV has one definition."""
 
 import inspect
 import json
+import pkgutil
 import re
+from functools import cached_property
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
+from docs.site import api
 from tests.docs.test_public_names import MEMBERS
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {"http.md"}
 PAGES = [page for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))] if page.name not in GENERATED]
-GUIDES = [page for page in PAGES if page.parent.name in {"tutorials", "how-to", "explanation", "main"}]
+GUIDES = [page for page in PAGES if page.parent.name in {"tutorials", "how-to", "explanation"} or page == ROOT / "README.md"]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 QUESTIONS = {"reading-a-tear-sheet.md"}
 """Pages with a table of questions, which may begin with "what"."""
+
+KINDS = (FunctionType, property, cached_property, classmethod, staticmethod)
 
 HABITS = {
     "a noun, not a clause with 'what'": r"\bwhat\b(?! a seal proves\b)(?![^.]*\?)",
     "a positive sentence": r"\b(?:nobody|nothing|no one|none of|whoever)\b",
     "a plain verb": r"\b(?:stands for|stands (?:next|under|in|on|at)|lies)\b",
     "a modern word": r"\b(?:hence|thereby|thus|whereby|upon|anew|beside|likewise)\b",
-    "the subject first": r"^(?:Of|Whom|Whose|From what|To what) ",
+    "the subject first": r"^(?-i:Of|Whom|Whose|From what|To what) ",
 }
 
 
@@ -47,6 +53,17 @@ def cells(notebook: Path) -> str:
     )
 
 
+def documented() -> dict[str, object]:
+    """Everything on the pages of the API: functions, classes, and the public members of classes."""
+    found = dict(MEMBERS)
+    for name in (name for page in api.PAGES for name in page.names if not name.endswith("*")):
+        thing = pkgutil.resolve_name(name)
+        found[name] = thing
+        own = vars(thing).items() if inspect.isclass(thing) else ()
+        found |= {f"{name}.{key}": value for key, value in own if isinstance(value, KINDS) and not key.startswith("_")}
+    return found
+
+
 def prose_of(docstring: str) -> str:
     """A docstring without its examples, references and underlines."""
     text = re.sub(r"^(Examples|References)\n-+\n.*?(?=^\w+\n---|\Z)", "", docstring, flags=re.MULTILINE | re.DOTALL)
@@ -58,7 +75,7 @@ TEXTS = {
     "notebooks": {page.name: cells(page) for page in NOTEBOOKS},
     "docstrings": {
         name: prose_of(inspect.getdoc(thing.__func__ if isinstance(thing, classmethod | staticmethod) else thing) or "")
-        for name, thing in MEMBERS.items()
+        for name, thing in documented().items()
     },
 }
 
@@ -80,7 +97,9 @@ def test_paragraphs_of_guides_have_one_claim_a_sentence(page):
 
 
 def test_clv_is_defined_in_one_way():
-    definition = re.compile(r"(?:CLV\)?|[Cc]losing-line value)(?:\]\([^)]*\))?(?:\*| \(CLV\))* (?:is how|means|measures|tells)|\(CLV\) is")
+    definition = re.compile(
+        r"(?:CLV\)?|[Cc]losing-line value)(?:\]\([^)]*\))?(?:\*| \(CLV\))* (?:is how|means|measures|tells)|\(CLV\) is"
+    )
     texts = {name: text for kind in TEXTS.values() for name, text in kind.items()}
     defined = [line for text in texts.values() for line in text.splitlines() if definition.search(line)]
 
@@ -105,7 +124,13 @@ def test_a_habit_is_found(text, habit):
 
 @pytest.mark.parametrize(
     "text",
-    ["What does a seal prove?", "See [what a seal proves](x.md).", "```\nwhat\n```", "`nothing` is a key.", '"Says nothing" is quoted.'],
+    [
+        "What does a seal prove?",
+        "See [what a seal proves](x.md).",
+        "```\nwhat\n```",
+        "`nothing` is a key.",
+        '"Says nothing" is quoted.',
+    ],
 )
 def test_questions_titles_code_and_quotes_are_no_habits(text):
     assert [habit for habit in HABITS if found({"x": text}, habit)] == []
