@@ -4,9 +4,10 @@ import inspect
 import json
 import pkgutil
 import re
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -53,10 +54,19 @@ def cells(notebook: Path) -> str:
     )
 
 
+def public(module: ModuleType) -> Iterable[str]:
+    """The public names that a module defines."""
+    own = (name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__)
+    return getattr(module, "__all__", None) or (name for name in own if not name.startswith("_"))
+
+
 def documented() -> dict[str, object]:
     """Everything on the pages of the API: functions, classes, and the public members of classes."""
-    found = dict(MEMBERS)
-    for name in (name for page in api.PAGES for name in page.names if not name.endswith("*")):
+    found, named = dict(MEMBERS), []
+    for name in (name for page in api.PAGES for name in page.names):
+        module, _, everything = name.partition(":")
+        named += [f"{module}.{one}" for one in public(pkgutil.resolve_name(module))] if everything else [name]
+    for name in named:
         thing = pkgutil.resolve_name(name)
         found[name] = thing
         own = vars(thing).items() if inspect.isclass(thing) else ()
@@ -76,6 +86,7 @@ TEXTS = {
     "docstrings": {
         name: prose_of(inspect.getdoc(thing.__func__ if isinstance(thing, classmethod | staticmethod) else thing) or "")
         for name, thing in documented().items()
+        if not name.startswith("clvlab.api.")  # texts of the OpenAPI document
     },
 }
 
