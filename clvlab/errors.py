@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ClvlabError(Exception):
-    """Root of all errors of this package; one sentence that names the value, and what to do about it.
+    """Root of all errors of this package. The message is one sentence that names the value and the remedy.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class PackReplayError(PackError):
 
 
 class PlanChangedError(PackReplayError):
-    """A run would differ from its commitment: its pack or an agent changed in between."""
+    """A run would differ from its commitment, because its pack or an agent changed in between."""
 
     def __init__(self, committed: str, planned: str) -> None:
         super().__init__(f"run {committed} was committed to, and is now {planned}: its pack or an agent changed since")
@@ -178,7 +178,7 @@ class ViewError(PackError):
 
 
 class PackTamperedError(PackError):
-    """A pack whose bytes, ticks or labels are not what its hashes say."""
+    """A pack whose bytes, ticks or labels differ from its hashes."""
 
     http_status = 400
 
@@ -197,7 +197,7 @@ class RemoteMissingError(RemoteError):
 
 
 class RemoteConflictError(RemoteError):
-    """Another object has this name; nothing is ever overwritten."""
+    """Another object has this name; objects are not overwritten."""
 
 
 class UploadsOffError(ClvlabError):
@@ -210,7 +210,7 @@ class UploadsOffError(ClvlabError):
 
 
 class UploadRefusedError(PackError):
-    """An upload that no sound pack can be made of; nothing of it was kept."""
+    """An upload that is not a valid pack; it was not kept."""
 
     http_status = 400
 
@@ -233,7 +233,7 @@ class SourceError(ClvlabError):
 
 
 class FeedError(ClvlabError):
-    """A live feed can't be used; the text says how to mend that."""
+    """A live feed can't be used; the text names the remedy."""
 
 
 class NoFeedError(FeedError):
@@ -257,7 +257,7 @@ class UnknownRunError(ClvlabError):
 
 
 class RunRemovedError(ClvlabError):
-    """A run was removed to make room; its hashes are what is left of it."""
+    """A run was removed to make room; only its hashes remain."""
 
     http_status = 410
 
@@ -308,19 +308,19 @@ class LogConflictError(LogError):
 
 
 class LogBehindError(LogError):
-    """The run log lacks what was published of it: nothing is appended and no checkpoint signed until it is restarted."""
+    """The run log lacks published entries; until a restart it takes no entries and signs no checkpoints."""
 
     http_status = 503
 
 
 class LogKeyError(LogError):
-    """The run log was restarted, and goes on under another key than the one that was given."""
+    """The run log was restarted, and continues under another key than the one that was passed."""
 
     http_status = 503
 
 
 class WitnessRefusalError(LogError):
-    """A request that a witness refuses; ``status`` is that of its protocol, ``size`` what it saw last if that is the reason."""
+    """A request that a witness refuses; ``status`` is that of its protocol, ``size`` its last size, if that is the reason."""
 
     http_status = 409
 
@@ -352,7 +352,7 @@ class UnknownTileError(LogError):
 
 
 class BundleError(ClvlabError):
-    """A proof bundle that is not exactly what the format says."""
+    """A proof bundle that differs from the format."""
 
     http_status = 400
 
@@ -368,7 +368,7 @@ class UnknownDecisionError(ClvlabError):
 
 
 class RunFailedError(ClvlabError):
-    """A run could not be finished; the cause is on its record, and nothing of it was sealed."""
+    """A run could not be finished, and was not sealed; its record has the cause."""
 
     http_status = 500
 
@@ -379,7 +379,7 @@ class RunFailedError(ClvlabError):
 
 
 class RunCancelledError(ClvlabError):
-    """A run was cancelled before it was over; nothing of it was sealed."""
+    """A run was cancelled before its end, and was not sealed."""
 
     http_status = 409
 
@@ -431,13 +431,13 @@ class StoreError(ClvlabError):
 
 
 class StoreUnreachableError(StoreError):
-    """The configured database can't be reached, or broke off; nothing of the transaction was kept."""
+    """The configured database can't be reached, or the connection broke; the transaction was not stored."""
 
     http_status = 503
 
 
 class StoreBusyError(StoreError):
-    """The database made a transaction wait for too long; nothing of it was kept, and it can be tried again."""
+    """The database made a transaction wait for too long; it was not stored, and can be tried again."""
 
     http_status = 503
 
@@ -455,7 +455,7 @@ class DatabaseUrlError(StoreUnreachableError):
 
 
 class StoreFullError(StoreError):
-    """The database has no room left; nothing of the transaction was kept."""
+    """The database has no room left; the transaction was not stored."""
 
     http_status = 503
 
@@ -517,7 +517,7 @@ class UnknownEntryError(CompetitionError):
 
 
 class NotDeletableError(CompetitionError):
-    """The competition or instance can't be deleted; ``reason`` is a stable key, and nothing was removed."""
+    """The competition or instance can't be deleted, and is unchanged; ``reason`` is a stable key."""
 
     http_status = 409
 
@@ -561,7 +561,7 @@ class UnknownSeatError(ClvlabError):
 
 
 class SeatConflictError(ClvlabError):
-    """A seat does not take an answer as things are; ``reason`` is a stable key, and nothing was recorded.
+    """A seat refuses an answer in its present state, and does not record it; ``reason`` is a stable key.
 
     ``reason`` is ``answered`` (the tick has another answer), ``unserved`` (it has not left yet), ``over`` or ``unsealed``.
     ``open_tick`` is the tick that waits for an answer, ``None`` without one.
@@ -582,7 +582,7 @@ class SeatTooLongError(ClvlabError):
 
 
 class PreflightError(ClvlabError):
-    """A deploy that failed named checks; nothing was stored.
+    """A deploy that failed named checks, and was not stored.
 
     Attributes
     ----------

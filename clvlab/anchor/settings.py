@@ -34,7 +34,7 @@ class AnchorSettings(BaseModel):
     cluster: str = Field(default="devnet", description="`devnet`, `testnet`, `mainnet-beta`, or a name of your own")
     genesis_hash: str | None = Field(default=None, description="genesis hash of your own chain")
     keypair: Path | None = Field(
-        default=None, description="key file in the format of the Solana tools; nothing is anchored without it"
+        default=None, description="key file in the format of the Solana tools; without it runs are not anchored"
     )
     signers: Annotated[frozenset[str], NoDecode, BeforeValidator(words)] = Field(
         default=frozenset(), description="further public keys trusted to anchor, separated by commas"

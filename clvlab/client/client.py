@@ -459,7 +459,7 @@ class Client(HttpCaller):
         return self._bytes("backtests", backtest_id, "tear-sheet").decode()
 
     def executable(self, run_id: str, agent_id: str | None = None, **how: float | str) -> ExecutableResponse:
-        """Read what the decisions of an agent would have paid by taking offers; it is no score.
+        """Read the profit of an agent's decisions from taking offers, which is not a score.
 
         ``how`` is ``stake``, ``delay_s``, ``commission`` (a rate or a venue) and ``max_age_s``.
         """
@@ -506,11 +506,11 @@ class Client(HttpCaller):
         return response.json()
 
     def upload(self, upload_id: str) -> JobState:
-        """Read how far the verification of an upload is, which was sent with ``Prefer: respond-async``."""
+        """Read the progress of the verification of an upload, which was sent with ``Prefer: respond-async``."""
         return self._get(JobState, "me", "uploads", upload_id)
 
     def cancel_upload(self, upload_id: str) -> JobState:
-        """Cancel the verification of an upload of the caller; nothing of it is kept."""
+        """Cancel the verification of an upload of the caller, and delete the upload."""
         return self._post(JobState, "me", "uploads", upload_id, "cancel")
 
     def upload_pack_async(self, path: str | Path, **about: Any) -> JobState:

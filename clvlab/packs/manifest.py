@@ -411,7 +411,7 @@ def _sides(fixture: Fixture) -> tuple[str | None, str | None]:
 
 
 class Grade(StrEnum):
-    """How far the origin of a pack's messages is shown, in ascending order; a label alone shows nothing.
+    """The evidence for the origin of a pack's messages, in ascending order; a label alone is no evidence.
 
     Attributes
     ----------

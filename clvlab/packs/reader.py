@@ -165,7 +165,7 @@ class Pack:
 
     @property
     def has_ladders(self) -> bool:
-        """Whether the pack keeps the ladders of its markets: what was on offer, level by level."""
+        """Whether the pack keeps the ladders of its markets, which are the offers level by level."""
         return self.manifest.ladders is not None
 
     @property
@@ -335,7 +335,7 @@ class Pack:
             raise WindowError(f"pack {self.pack_id!r} keeps no book {close_source!r:.80} to close by{kept}")
 
     def holding_out(self, held_out: Mapping[int, str], doubtful: Mapping[int, str]) -> Pack:
-        """Return the pack with exactly these fixtures held out; itself if nothing changes."""
+        """Return the pack with exactly these fixtures held out; itself if they already are."""
         held, unsure = (tuple(sorted(own.items())) for own in (held_out, doubtful))
         return self if (held, unsure) == (self.held_out, self.doubtful) else replace(self, held_out=held, doubtful=unsure)
 

@@ -89,7 +89,7 @@ _SIDE = ["fixture_id", "market_key", "side"]
 
 @dataclass(frozen=True)
 class Executable(Exportable):
-    """What the scored decisions of one agent would have paid by taking offers; made by ``Result.executable()``.
+    """The profit of one agent's scored decisions from taking offers; made by ``Result.executable()``.
 
     It is no score, and does not rank. Orders are the scored decisions but those at the closing message, as in every interval:
     only these have a close to be valued at. Whether a policy refused a decision does not matter, as for its score.
@@ -142,7 +142,7 @@ class Executable(Exportable):
 
     @cached_property
     def basis(self) -> str:
-        """What is taken: ``depth``, ``quoted price, size unknown``, or nothing, with a reason in ``why``."""
+        """The offers: ``depth`` or ``quoted price, size unknown``; empty without offers, with a reason in ``why``."""
         pack, ids = self.source.pack, self._scored["fixture_id"].unique().sort().to_list()
         if {one.fixture_id for one in pack.manifest.fixtures if one.ladders_digest} & {*ids}:
             return DEPTH
@@ -153,7 +153,7 @@ class Executable(Exportable):
 
     @property
     def why(self) -> str:
-        """Why there is nothing to take; empty if there is."""
+        """The reason if there are no offers; otherwise empty."""
         if self._scored.is_empty():
             return "no scored decision"
         return "" if self.basis else f"pack {self.source.pack.pack_id!r} has neither offers nor prices, only probabilities"
@@ -283,9 +283,9 @@ class Executable(Exportable):
     def summary(self) -> pl.DataFrame:
         """``SUMMARY``: the waterfall from the line to the money.
 
-        Per stake ordered, all orders count in every step and what is not filled counts as 0, so steps subtract; ``settled``
-        has the orders whose result is known. Per stake filled, ``taken`` has what is filled at once, the other steps have what
-        is filled after the delay.
+        Per stake ordered, all orders count in every step, the unfilled part as 0, so steps subtract; ``settled`` has the orders
+        whose result is known. Per stake filled, ``taken`` has the part filled at once, and the other steps the part filled
+        after the delay.
         """
         stakes = {"ordered": "stake", "filled": "stake_filled"}
         rows = []

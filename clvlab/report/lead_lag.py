@@ -63,7 +63,7 @@ class Clock:
 
     @property
     def uncertainty_ms(self) -> int:
-        """The measured offset, at least a second, and what was rounded off."""
+        """The measured offset, at least a second, and the rounding."""
         return max(self.offset_ms or 0, _LEAST_CLOCK_MS) + (self.whole_ms if self.whole_ms > 1 else 0)
 
     def __str__(self) -> str:

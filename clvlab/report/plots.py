@@ -45,7 +45,7 @@ class Plots:
             yield name.replace("_", " "), getattr(self, name)
 
     def svgs(self) -> list[Html]:
-        """Draw all pictures as SVG elements, while threads compute what the others and the page wait for."""
+        """Draw all pictures as SVG elements, while threads compute the inputs of the others and the page."""
         drawings, sheet = dict(self.drawings()), self._sheet
         with ThreadPoolExecutor(2) as pool:
             computed = pool.map(partial(getattr, sheet), ("tables", "permutation", "sign_flips", "delay", "moved_lines"))

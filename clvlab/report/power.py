@@ -30,7 +30,7 @@ class PowerResult(Exportable):
     measure
         The measure whose mean is judged; edges are in its unit.
     points
-        What each row is of: parameters of the points of a sweep, without columns for one mean.
+        Parameters of each row's point in a sweep; without columns for one mean.
     powers
         One row each.
     rule

@@ -26,7 +26,7 @@ _LARGEST = 15  # rows of the card
 
 @dataclass(frozen=True)
 class RegressionResult(Exportable):
-    """The regression of scores on what was known at the decision; made by ``Result.regress()``.
+    """The regression of scores on facts known at the decision; made by ``Result.regress()``.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class RegressionResult(Exportable):
 
     @property
     def cautions(self) -> list[str]:
-        """What was left out or has no coefficient, and which coefficients have no interval."""
+        """Decisions and terms that are left out, and coefficients without an interval."""
         few = self.frame.filter(pl.col("degrees_of_freedom").fill_null(0) < MIN_DEGREES)["term"].to_list()
         texts = [f"decisions left out: {tally(self.source.left_out)}"] if self.source.left_out else []
         texts += [f"{term} has no coefficient: {why}" for term, why in self.source.dropped.items()]

@@ -344,7 +344,7 @@ class TearSheet(Exportable):
     def executable(
         self, *, stake: float = STAKE, delay_s: float = DELAY_S, commission: float | str = 0.0, max_age_s: float = AGE_S
     ) -> Executable:  # fmt: skip
-        """Return what the selected decisions would have paid by taking offers; see ``Result.executable``.
+        """Return the profit of the selected decisions from taking offers; see ``Result.executable``.
 
         Raises
         ------
@@ -382,7 +382,7 @@ class TearSheet(Exportable):
 
     @names_checked
     def regress(self, formula: str) -> RegressionResult:
-        """Regress the scores of this sheet on what was known at the decisions; see ``Result.regress``."""
+        """Regress the scores of this sheet on facts known at the decisions; see ``Result.regress``."""
         return regression_of(self.scored, self.source.pack, formula, self.level)
 
     @cached_property

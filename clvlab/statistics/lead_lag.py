@@ -12,12 +12,12 @@ its error over blocks of time, and of these ratios at all lags the one farthest 
 
 Two more facts can look like a lead: noise that each source has of its own, and prices that are rounded differently and
 recorded only when they change. Against noise, a lead is also beyond draws of two paths, in which each source's own changes get
-random signs. Of a price that is recorded only when it changes, it is not known whether it moved at any time since the update
-before, or stood until the update. A lead shows by every combination of these interpretations of both sources. A source that
-repeats prices records its looks, and has the first interpretation alone.
+random signs. A price that is recorded only when it changes may have moved at any time since the update before, or at the
+update itself. A lead shows by every combination of these interpretations of both sources. A source that repeats prices records
+its polls, and has the first interpretation alone.
 
-Where prices move rarely and only changes are recorded, an update may come late because its source looked late or because it
-followed. Nothing in the records tells these apart, so no lead is shown there.
+Where prices move rarely and only changes are recorded, an update may come late because its source polled late or because it
+followed. The records can't separate these, so no lead is shown there.
 
 References
 ----------
@@ -88,7 +88,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interpretation:
-    """Covariances over lags by one interpretation of prices between updates, and what they would be without a lead.
+    """Covariances over lags by one interpretation of prices between updates, and their values without a lead.
 
     Attributes
     ----------

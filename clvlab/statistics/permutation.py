@@ -163,7 +163,7 @@ _NO_PRICE = np.iinfo(np.int16).min
 class Permutation(PermutationResult):
     """The same decisions in other fixtures; ``gain`` is the value of choosing fixture and side.
 
-    Mean and band are of ``draws``, whose number never depends on what they show.
+    Mean and band are of ``draws``, whose number does not depend on their values.
 
     Attributes
     ----------

@@ -1,17 +1,17 @@
 """How many fixtures would show an edge: the power of an interval over fixtures.
 
-An edge shows if its interval lies above zero. The reader names the edge ``d``; a mean over ``n`` fixtures has an error ``s`` of
+An edge shows if its interval is above zero. The reader names the edge ``d``; a mean over ``n`` fixtures has an error ``s`` of
 ``v`` degrees of freedom. Wanted are the fewest fixtures ``m`` with ``d >= (t.975(v') + t.80(v')) s sqrt(n / m)``, for 95 %
 and a power of 80 %. Degrees of freedom grow with the fixtures, ``v' = (v + 1) m / n - 1``, and quantiles fall with them, so
-there is one such ``m``, and bisection finds it. An observed mean never takes the place of the edge: power at the mean that was
-found only says its p-value again, in other words.
+there is one such ``m``, and bisection finds it. An observed mean can't replace the edge, because power at that mean is
+its p-value in other words.
 
 References
 ----------
 Guenther (1981), "Sample Size Formulas for Normal Theory T Tests", The American Statistician 35(4): quantiles of Student's
 distribution in the place of normal ones. Satterthwaite (1946), Biometrics Bulletin 2(6): the variance of a sample as chi-square
 on its effective degrees of freedom, which gives the range. Hoenig and Heisey (2001), "The Abuse of Power", The American
-Statistician 55(1): why power at the observed mean says nothing.
+Statistician 55(1): on power at the observed mean.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _BELOW = 3  # edges of a ruler that do not show yet
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What the fixtures that there are would show of an edge, and how many more show it with a power of ``POWER``.
+    """The power of the present fixtures to show an edge, and the number of further fixtures for a power of ``POWER``.
 
     Attributes
     ----------
     edge
         The edge, in the unit of the mean.
     power
-        Probability, 0..1, that the interval over as many fixtures lies above zero if the true mean is the edge.
+        Probability, 0..1, that the interval over as many fixtures is above zero if the true mean is the edge.
     n_clusters, needed, more
-        Number of fixtures that there are, that show the edge, and the difference; ``more`` is 0 if there are enough.
+        Number of present fixtures, of fixtures that show the edge, and the difference; ``more`` is 0 if there are enough.
     more_low, more_high
         The same as ``more`` at the bounds of a 95 % interval of the error, chi-square on its degrees of freedom; too short with
         fat tails, and far too short if fixtures are skewed.

@@ -38,7 +38,7 @@ PAGES = (
     ApiPage(
         "packs",
         "Open and import packs",
-        "A pack is a folder of ticks, verified by its content: opened by name, folder or URL, or imported from your odds.",
+        "A pack is a folder of odds; its hash covers the odds, not the files' encoding. Open one, or import your own odds.",
         (
             "clvlab.check_extras",
             "clvlab.packs",
@@ -65,7 +65,7 @@ PAGES = (
     ApiPage(
         "agents",
         "Write agents",
-        "An agent is a function of a frame, or an object that is asked message by message; audits show that none looks ahead.",
+        "An agent is a function of a frame, or an object that decides message by message. Audits test it for look-ahead.",
         (
             "clvlab.agents",
             "clvlab.strategy",
@@ -88,7 +88,7 @@ PAGES = (
     ApiPage(
         "backtest",
         "Backtest and compare",
-        "A backtest replays a pack through an agent, scores what it proposed at the close, and seals it.",
+        "A backtest replays a pack through an agent, scores its bets against the close, and seals the run.",
         (
             "clvlab.backtest",
             "clvlab.backtests",
@@ -116,7 +116,7 @@ PAGES = (
     ApiPage(
         "search",
         "Search",
-        "Grids of parameters, and what is left of the best of them when all that was tried counts.",
+        "Try grids of parameters, and correct the best of them for the number of trials.",
         (
             "clvlab.sweep",
             "clvlab.walk_forward",
@@ -130,7 +130,7 @@ PAGES = (
     ApiPage(
         "tear-sheet",
         "Read a tear sheet",
-        "All that a backtest says of its agent, made by `Result.tear_sheet()`: figures as values, tables as frames, pictures.",
+        "A tear sheet has every figure, table and picture of an agent's result; `Result.tear_sheet()` makes it.",
         (
             f"{_SHEETS}.tearsheet.TearSheet",
             f"{_SHEETS}.plots.Plots",
@@ -147,13 +147,13 @@ PAGES = (
     ApiPage(
         "statistics",
         "Statistics",
-        "Means, shares and nulls over fixtures, which are what is independent; they take series and frames of any origin.",
+        "Means, shares and null distributions over fixtures, the independent units. They take series and frames of any origin.",
         ("clvlab.statistics:*", "clvlab.statistics.moved_lines:*", "clvlab.statistics.commissions.Commission"),
     ),
     ApiPage(
         "verify",
         "Verify and prove",
-        "A sealed run is opened from its folder, and everything that it says is computed again.",
+        "Open a sealed run from its folder, and compute all its claims again.",
         (
             "clvlab.open_run",
             f"{_RESULTS}.run.Run",
@@ -174,7 +174,7 @@ PAGES = (
     ApiPage(
         "live",
         "Live",
-        "A live run decides while messages come: `Lab.live()` and `Lab.capture()` listen to one of these feeds.",
+        "In a live run agents decide while messages arrive. `Lab.live()` and `Lab.capture()` listen to one of these feeds.",
         (
             "clvlab.sources.capture.feed:*",
             "clvlab.sources.capture.replay:*",
@@ -184,7 +184,7 @@ PAGES = (
     ApiPage(
         "client",
         "Talk to a service",
-        "One method for each thing that a service can be asked for; [what it answers](answers.md) is typed.",
+        "The client has one method per request to a service, with typed [answers](answers.md).",
         ("clvlab.Client", "clvlab.client.ApiError"),
     ),
     ApiPage(
@@ -199,7 +199,7 @@ PAGES = (
     ApiPage(
         "errors",
         "Errors",
-        "Every error that clvlab raises on purpose, by name; all of them are `ClvlabError`.",
+        "Every error that clvlab raises on purpose, by name. All of them are subclasses of `ClvlabError`.",
         ("clvlab.errors:*",),
     ),
 )

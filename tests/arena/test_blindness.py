@@ -59,7 +59,7 @@ def test_an_adversary_who_is_sure_of_the_wrong_fixture_is_counted():
 def test_packs_gain_much_in_aliased_seats_and_nothing_by_right_in_held_back_ones(tmp_path):
     found = gains(tmp_path, 60, 60, messages=60)
 
-    published, again = found["aliased, over the published pack"], found["aliased, over the pack that he lacks"]
+    published, again = found["aliased, over the published pack"], found["aliased, over a pack that it lacks"]
     assert published.acted == published.right == 1
     assert published.mean_bps > 50
     assert again.acted > 0.2

@@ -64,7 +64,7 @@ def age(file, seconds):
 
 
 def test_each_alert_has_a_paragraph_that_says_what_to_do_and_no_paragraph_is_left_over():
-    runbook = PAGE.partition("## What to do")[2].partition("\n## ")[0]
+    runbook = PAGE.partition("## Remedies")[2].partition("\n## ")[0]
     paragraphs = dict(re.findall(r"\n### (\w+)\n\n(.+?)(?=\n### |\Z)", runbook, re.DOTALL))
 
     assert list(paragraphs) == list(ALERTS)

@@ -176,7 +176,7 @@ def gains(scratch: Path, fixtures: int, seats: int, messages: int = 200) -> dict
         Application(catalog=only, caps=caps), "published", Blind.ALIASED, known, seats // CONTROLS
     )["sure"]
     both = catalog_of(vaults, [vault])
-    found["aliased, over the pack that he lacks"] = judge(
+    found["aliased, over a pack that it lacks"] = judge(
         Application(catalog=both, caps=caps), "vault", Blind.ALIASED, closes, seats
     )["sure"]
     return found

@@ -228,7 +228,7 @@ def by_catalogue(parts: dict[str, Catalogue], everything: Catalogue, seats: int)
         for shown in (2, 10, 30):
             chosen = own[everything.ticks[own] >= shown][:seats]
             if not len(chosen):
-                cells.append("none as long")
+                cells.append("all shorter")
                 continue
             truth = np.searchsorted(np.flatnonzero(everything.ticks >= shown), chosen)
             known = everything.longer_than(shown)

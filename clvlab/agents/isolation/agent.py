@@ -232,7 +232,7 @@ def isolated(
 ) -> IsolatedAgent:
     """Return a user's agent with limits other than the default ones; without this call an agent is isolated too.
 
-    Its code runs in processes that can write nothing, connect nowhere and read only Python's own files and the tape, where the
+    Its code runs in processes that can't write or connect, and read only Python's own files and the tape, where the
     system can sandbox them so (Linux with Landlock and seccomp); elsewhere in plain processes. The label ``causality`` in a run
     says which.
 

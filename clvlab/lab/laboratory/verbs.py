@@ -223,8 +223,8 @@ def lead_lag(
     """Compare two joined sources before the off: which one leads, and by how many seconds.
 
     Each source keeps its own update times. Two feeds of one price differ in staleness, rounding and clocks, so a lead counts
-    only beyond what one common path would show at the same times, see ``clvlab.statistics.lead_lag``. Of each fixture one side
-    of one market counts, the one whose rarer source has most updates; other sides and markets are the same news.
+    only beyond that of one common path at the same times; see ``clvlab.statistics.lead_lag``. One side of one market counts
+    in each fixture, the one whose rarer source has most updates, because other sides and markets repeat the same news.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ class GradedBets(Result):
         self, *, stake: float | None = None, delay_s: float = 1.0, commission: float | str = 0.0, max_age_s: float = 900,
         agent_id: str | None = None, level: float = 0.95,
     ) -> Executable:  # fmt: skip
-        """Return what the bets would have paid by taking offers; see ``Result.executable``.
+        """Return the profit of the bets, if each had taken offers; see ``Result.executable``.
 
         Without a ``stake``, each bet has its own, which the record states in the venue's unit; bets on one side at one tick are
         one order with the sum of their stakes.

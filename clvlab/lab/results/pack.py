@@ -75,7 +75,7 @@ class Pack(Exportable):
 
     @property
     def grade(self) -> str:
-        """What the pack itself shows about the origin of its messages: ``not shown`` or ``self-consistent``."""
+        """The pack's own evidence for the origin of its messages: ``not shown`` or ``self-consistent``."""
         return self.source.grade.value
 
     @property
@@ -211,7 +211,7 @@ class Pack(Exportable):
 
     @names_checked
     def ladders(self, fixture_ids: Sequence[int] | None = None) -> pl.DataFrame:
-        """Return what was on offer in all or some fixtures, one row per change of a level, see "Ladders" in the pack format.
+        """Return the offers in all or some fixtures, one row per change of a level; see "Ladders" in the pack format.
 
         Raises
         ------

@@ -117,7 +117,7 @@ class Result(Exportable):
 
     @property
     def verdict(self) -> str:
-        """What line and price show of the agent, in one sentence.
+        """The verdict on line and price of the agent, in one sentence.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class Result(Exportable):
 
     @property
     def mean_clv(self) -> float | None:
-        """Mean CLV of the agent in bps of probability, without decisions at the closing message; ``None`` if nothing is scored.
+        """Mean CLV of the agent in bps of probability, without decisions at the closing message; ``None`` without scores.
 
         Examples
         --------
@@ -153,7 +153,7 @@ class Result(Exportable):
 
     @property
     def edge(self) -> float | None:
-        """Mean edge at the prices taken, valued at the close, in percent; ``None`` if nothing was priced."""
+        """Mean edge at the prices taken, valued at the close, in percent; ``None`` without a price."""
         return self._headline.edge.mean
 
     @property
@@ -324,7 +324,7 @@ class Result(Exportable):
 
     @names_checked
     def regress(self, formula: str, *, agent_id: str | None = None, level: float = 0.95) -> RegressionResult:
-        """Regress the scores of one agent on what was known at its decisions, by least squares with errors over fixtures.
+        """Regress the scores of one agent on facts known at its decisions, by least squares with errors over fixtures.
 
         It is computed on this machine, also for a run that was read from a service. Decisions at the closing message are left
         out, as on a tear sheet.
@@ -389,11 +389,11 @@ class Result(Exportable):
         self, *, stake: float = 10.0, delay_s: float = 1.0, commission: float | str = 0.0, max_age_s: float = 900,
         agent_id: str | None = None, level: float = 0.95,
     ) -> Executable:  # fmt: skip
-        """Return what the scored decisions of one agent would have paid if each had taken the offers of its market.
+        """Return the profit of the scored decisions of one agent, if each had taken the offers of its market.
 
-        Each decision is an order that takes offers level by level, up to what was there; the rest is not filled. An order never
-        waits in a queue. Without offers by level in the pack, the whole stake is filled at the best price quoted, and labelled
-        so; without prices there is nothing. It is no score, and does not rank.
+        Each decision is an order that takes offers level by level, up to their sizes. The rest is not filled, and an order does
+        not wait in a queue. If the pack has no offers by level, the whole stake is filled at the best price quoted, and so
+        labelled. A pack without prices has no result. The profit is not a score, and does not rank.
 
         Parameters
         ----------
@@ -405,7 +405,7 @@ class Result(Exportable):
             Rate on the net winnings of a market, such as 0.05; or ``betfair``, ``kalshi`` or ``polymarket`` for a formula of
             ``clvlab.statistics.commissions.VENUES``.
         max_age_s
-            Seconds after which a market is unknown, and fills nothing, if its ladders and ticks say nothing.
+            Seconds without ladders and ticks after which a market is unknown, and fills no order.
         agent_id
             Optional if there is one agent.
         level
@@ -501,7 +501,7 @@ class Result(Exportable):
         return VerificationResult(self.source.verification)
 
     def share(self, path: str | Path, *, page: str | None = None, agent_id: str | None = None) -> Path:
-        """Write one picture to send, and return its path; see ``Run.share``."""
+        """Share the run; the same as ``Run.share``."""
         return self.run.share(path, page=page, agent_id=agent_id)
 
     def _agent(self, agent_id: str | None) -> str:

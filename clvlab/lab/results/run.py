@@ -172,7 +172,9 @@ class Run:
         return push_run(self.source, url, self.receipts, self.view)
 
     def share(self, path: str | Path, *, page: str | None = None, agent_id: str | None = None) -> Path:
-        """Write one picture to send, 1200 x 630: verdict, interval, power, curve, causality, and what was not checked.
+        """Write one picture of 1200 x 630 to send, and return its path.
+
+        The picture has the verdict, the interval, the power, the curve, the label of causality, and the open checks.
 
         It is drawn from the sealed bytes alone, so the same run has the same SVG on every machine.
 
