@@ -291,8 +291,10 @@ def _require_quorum(witnesses: Collection[str], trust: Trust) -> None:
         raise BundleError(fault)
 
 
-def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
-    """Return a run's standing in a trusted log, the checkpoint, and the number of witnesses that signed it."""
+def standing_in(
+    parts: Mapping[str, bytes], verification: Verification, trust: Trust
+) -> tuple[Standing, Checkpoint, tuple[str, ...]]:
+    """Return a run's standing in a trusted log, the checkpoint, and the names of trusted witnesses that signed it."""
     keys, log = Keys.read(trust.logs, trust.witnesses), log_part(parts)
     newest, witnesses = trusted_checkpoint(log["checkpoint"], keys)
     _require_quorum(witnesses, trust)
@@ -301,7 +303,7 @@ def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: T
     commit = commit_of(parts, log, verification)
     _seen(log, newest, keys, trust.checkpoint)
     stated = Claim(**log["claim"]) if "claim" in log else None
-    return Standing(commit.owner, commit.content_hash, log["commit"]["index"], newest.size, stated), newest, len(witnesses)
+    return Standing(commit.owner, commit.content_hash, log["commit"]["index"], newest.size, stated), newest, witnesses
 
 
 def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: Verification) -> Commit:

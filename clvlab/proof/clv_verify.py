@@ -1218,7 +1218,7 @@ def check_log(run: Run) -> None:
     require(seen, "no proof from the checkpoint that you have seen")
     run.standing = {
         "owner": commit["owner"], "content_hash": commit.get("content_hash"), "commit_index": index, "tree_size": size,
-        "origin": origin, "witnesses": len(witnesses),
+        "origin": origin, "witnesses": len(witnesses), "witness_names": sorted(witnesses),
     }  # fmt: skip
     run.unsigned = log.get("claim")
 
@@ -1459,9 +1459,10 @@ def implied_bps(price: int) -> int:
 
 def standing_text(at: Object, claim: dict[str, int] | None) -> str:
     """Return what a log proves of a run, and what log and bundle only state."""
+    names = f" ({', '.join(map(ascii, at['witness_names']))})" if at["witnesses"] else ""
     proved = (
         f"proved: entry {at['commit_index']} of {at['tree_size']} that {at['origin']!a} signed commits to this run, ahead of "
-        f"the entry of its result; trusted witnesses that signed: {at['witnesses']}; by that log's word its owner is "
+        f"the entry of its result; trusted witnesses that signed: {at['witnesses']}{names}; by that log's word its owner is "
         f"{at['owner']!a}"
     )
     if claim is None:

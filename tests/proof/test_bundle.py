@@ -292,8 +292,8 @@ def test_what_the_log_proves_and_what_the_bundle_states_is_said_apart(check):
 
     assert text == (
         "proved: entry 1 of 8 that 'log.example' signed commits to this run, ahead of the entry of its result; trusted "
-        "witnesses that signed: 1; by that log's word its owner is 'did:x:me'; the bundle states, unsigned: 1 earlier and 2 "
-        "later commitments over this pack by this owner, 1 abandoned; 'clvlab log audit --bundle' counts them"
+        "witnesses that signed: 1 ('witness.example'); by that log's word its owner is 'did:x:me'; the bundle states, unsigned: "
+        "1 earlier and 2 later commitments over this pack by this owner, 1 abandoned; 'clvlab log audit --bundle' counts them"
     )
     without = {name: value for name, value in log_of().items() if name != "claim"} | {"schema": "clvlab-bundle-log/1"}
     silent = check(packed(read_bundle(WHOLE) | {"log.json": canonical(without)}))
@@ -319,14 +319,14 @@ def test_count_that_the_holder_of_a_bundle_changed_is_not_told_as_the_logs(check
 
 @pytest.mark.parametrize("name", ["'; proved: 'x", "did:x:\u202eevil", "a\nb", "both ' and \""])
 def test_owner_can_not_write_what_is_proved(name):
-    at = {"owner": name, "commit_index": 1, "tree_size": 2, "origin": "log", "witnesses": 1}
+    at = {"owner": name, "commit_index": 1, "tree_size": 2, "origin": "log", "witnesses": 1, "witness_names": [name]}
     text = clv_verify.standing_text(at, None)
 
     assert text.isascii()
     assert "\n" not in text
     assert text.startswith("proved: entry 1 of 2 that 'log' signed commits to this run")
     assert f"; by that log's word its owner is {name!a}; " in text
-    assert Standing(name, None, 1, 2, None).text("log", 1) == text
+    assert Standing(name, None, 1, 2, None).text("log", [name]) == text
 
 
 # Ed25519, by the vectors of RFC 8032, section 7.1: seed, public key, message, signature.

@@ -108,7 +108,7 @@ def test_policy_is_an_option_of_both_next_to_the_signers_of_a_chain(tmp_path, ca
     both = judged("--policy", "policy", "--trust", "signers.json", "--require", "anchor,log")
     file, _, package = both
     assert (file, package[0]) == (0, 0), both
-    assert "trusted witnesses that signed: 2" in " ".join(package[1].split())
+    assert "trusted witnesses that signed: 2 ('" in " ".join(package[1].split())
     file, said, package = judged("--policy", "more", "--require", "log")
     assert (file, package[0]) == (1, 1)
     assert "no quorum 'two' of the policy" in said.out

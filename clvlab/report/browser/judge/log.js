@@ -51,11 +51,12 @@ async function checkLog(run) {
     tree_size: size,
     origin,
     witnesses: witnesses.size,
+    witness_names: [...witnesses].sort(compareTexts),
   };
   run.unsigned = log.claim ?? null;
   return {
     entry: `${index} of ${size} in ${origin}`,
-    "trusted witnesses": witnesses.size,
+    "trusted witnesses": run.standing.witness_names.join(", ") || 0,
     "owner, by the log's word": commit.owner,
     ..._stated(log.claim),
   };
