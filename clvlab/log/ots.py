@@ -57,7 +57,7 @@ class BlockHeader:
     hash_text: str
 
 
-class _Reader:
+class _Bytes:
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
@@ -92,7 +92,7 @@ class _Reader:
 
 def read_ots(data: bytes) -> OtsProof:
     """Read a proof over a SHA-256; ``LogError`` for anything else. Nothing is compared with a chain."""
-    reader = _Reader(data)
+    reader = _Bytes(data)
     if data[: len(_MAGIC)] != _MAGIC or reader.take(len(_MAGIC) + 1)[-1] != _SHA256:
         raise LogError("no proof of OpenTimestamps, version 1, over a SHA-256")
     digest = reader.take(32)
@@ -115,8 +115,8 @@ def read_ots(data: bytes) -> OtsProof:
     return OtsProof(digest, tuple(found))
 
 
-def _attestation(reader: _Reader, message: bytes) -> Attestation:
-    kind, payload = reader.take(8), _Reader(reader.text(_MAX_PAYLOAD))
+def _attestation(reader: _Bytes, message: bytes) -> Attestation:
+    kind, payload = reader.take(8), _Bytes(reader.text(_MAX_PAYLOAD))
     if kind == _PENDING:
         uri = payload.text(1000)
         if not _URI.fullmatch(uri):
@@ -132,7 +132,7 @@ def _attestation(reader: _Reader, message: bytes) -> Attestation:
     return found
 
 
-def _applied(reader: _Reader, tag: int, message: bytes) -> bytes:
+def _applied(reader: _Bytes, tag: int, message: bytes) -> bytes:
     if tag in (_APPEND, _PREPEND):
         other = reader.text(_MAX_MESSAGE)
         if not other:

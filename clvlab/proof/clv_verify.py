@@ -1069,7 +1069,7 @@ def _policy_key(text: str, kind: int) -> tuple[str, bytes] | None:
     return name, public[1:]
 
 
-class Policy:
+class Quorum:
     """Which logs and witnesses count, and how many of them, as C2SP tlog-policy writes it."""
 
     def __init__(self, data: bytes) -> None:
@@ -1690,7 +1690,7 @@ def trust_under(path: Path, trust: Object = NO_TRUST) -> Object:
     if trust["logs"] or trust["witnesses"]:
         raise InputError("--policy names logs and witnesses, so the file of --trust can't name others")
     try:
-        policy = Policy(read_file(path, MAX_KEYS_BYTES))
+        policy = Quorum(read_file(path, MAX_KEYS_BYTES))
     except BrokenError as error:
         raise InputError(f"can't read a policy from {path}: {error}") from error
     return {**trust, "logs": policy.logs, "witnesses": list(policy.witnesses.values()), "policy": policy}

@@ -293,7 +293,8 @@ def test_what_the_log_proves_and_what_the_bundle_states_is_said_apart(check):
     assert text == (
         "proved: entry 1 of 8 that 'log.example' signed commits to this run, ahead of the entry of its result; trusted "
         "witnesses that signed: 1 ('witness.example'); by that log's word its owner is 'did:x:me'; the bundle states, "
-        "unsigned: 1 earlier and 2 later commitments over this pack by this owner, 1 abandoned; 'clvlab log audit --bundle' counts them"
+        "unsigned: 1 earlier and 2 later commitments over this pack by this owner, 1 abandoned; "
+        "'clvlab log audit --bundle' counts them"
     )
     without = {name: value for name, value in log_of().items() if name != "claim"} | {"schema": "clvlab-bundle-log/1"}
     silent = check(packed(read_bundle(WHOLE) | {"log.json": canonical(without)}))

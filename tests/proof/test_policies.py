@@ -24,7 +24,7 @@ OF_TWO = f"log {LOG}\nwitness A {A}\nwitness B {B}\nwitness C {C}\ngroup two 2 A
 
 
 def alone(text):
-    return clv_verify.Policy(text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape"))
+    return clv_verify.Quorum(text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape"))
 
 
 def test_file_counts_groups_of_groups_like_the_package():
