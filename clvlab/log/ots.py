@@ -157,7 +157,7 @@ def _applied(reader: _Bytes, tag: int, message: bytes) -> bytes:
 
 
 def read_headers(text: str) -> dict[int, BlockHeader]:
-    """Read block headers by height, from lines of a height and 80 bytes in hex; ``LogError`` for a line that is none.
+    """Read block headers by height, from lines of a height and 80 bytes in hex; ``LogError`` for another line.
 
     A header counts only with the work that it states. That it is a header of the chain is the reader's to know.
     """
@@ -189,7 +189,7 @@ def _sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def shown(proof: OtsProof, headers: Mapping[int, BlockHeader]) -> tuple[list[str], bool]:
+def attestation_texts(proof: OtsProof, headers: Mapping[int, BlockHeader]) -> tuple[list[str], bool]:
     """Return a sentence about each attestation, and whether a header that the reader gave has one of the roots.
 
     Raises
