@@ -129,7 +129,7 @@ def _proof_file(log: Any, name: str) -> bytes:
     except (KeyError, TypeError) as error:
         raise BundleError(f"log.json has no proof of the {name}: {error!r}") from error
     hashes = isinstance(proof, list) and all(type(one) is str and _PROOF_HASH.fullmatch(one) for one in proof)
-    if not hashes or type(index) is not int or type(note) is not str:
+    if not hashes or type(index) is not int or index < 0 or type(note) is not str:
         raise BundleError(f"log.json has no index, hashes and checkpoint of the {name}")
     lines = "".join(f"{b64encode(bytes.fromhex(one)).decode()}\n" for one in proof)
     return f"c2sp.org/tlog-proof@v1\nindex {index}\n{lines}\n{note}".encode()

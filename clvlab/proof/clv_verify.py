@@ -956,7 +956,8 @@ def proof_file(log: Any, name: str) -> bytes:
     proved = log.get(name) if isinstance(log, dict) else None
     index, proof = (proved.get("index"), proved.get("proof")) if isinstance(proved, dict) else (None, None)
     hashes = isinstance(proof, list) and all(isinstance(one, str) and re.fullmatch("[0-9a-f]{64}", one) for one in proof)
-    require(hashes and type(index) is int and isinstance(log.get("checkpoint"), str), f"log.json has no proof of the {name}")
+    whole = hashes and type(index) is int and index >= 0 and isinstance(log.get("checkpoint"), str)
+    require(whole, f"log.json has no proof of the {name}")
     lines = "".join(f"{base64.b64encode(value).decode()}\n" for value in _hashes(proof or []))
     return f"c2sp.org/tlog-proof@v1\nindex {index}\n{lines}\n{log['checkpoint']}".encode()
 

@@ -72,7 +72,7 @@ def test_parts_of_a_bundle_without_files_are_the_bytes_of_before():
         (lambda parts: parts | {"log.json": b"nothing"}, ""),
         (lambda parts: parts | {"log.json": canonical(LOG | {"checkpoint": None})}, "log.json has no"),
         (lambda parts: parts | {"log.json": canonical(LOG | {"commit": {**LOG["commit"], "proof": ["AB" * 32]}})}, "no"),
-        (lambda parts: parts | {"log.json": canonical(LOG | {"commit": {**LOG["commit"], "index": True}})}, "no"),
+        (lambda parts: parts | {"log.json": canonical(LOG | {"commit": {**LOG["commit"], "index": -1}})}, "no"),
         (lambda parts: parts | {"log.json": canonical(LOG | {"commit": {**LOG["commit"], "proof": ""}})}, "no"),
     ],
 )

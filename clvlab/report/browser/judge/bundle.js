@@ -53,7 +53,7 @@ async function checkContext({ parts, evidence }) {
 // The proof of an entry as a file of C2SP tlog-proof.
 function _proofFile(log, name) {
   const proved = isObject(log) ? log[name] : null;
-  const fits = isObject(proved) && Number.isInteger(proved.index) && PROOF(proved.proof) && text(log.checkpoint);
+  const fits = isObject(proved) && count(proved.index) && PROOF(proved.proof) && text(log.checkpoint);
   require(fits, `log.json has no proof of the ${name}`);
   const lines = proved.proof.map((hash) => `${btoa(String.fromCharCode(...fromHex(hash)))}\n`).join("");
   return bytesOf(`c2sp.org/tlog-proof@v1\nindex ${proved.index}\n${lines}\n${log.checkpoint}`);
