@@ -16,7 +16,7 @@ from clvlab.errors import BundleError, ClvlabError, EvidenceError, LogError, Mis
 from clvlab.log.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.log.log import Claim
 from clvlab.log.note import Checkpoint, Keys, checkpoint, decode, trusted_checkpoint
-from clvlab.log.ots import attestation_texts, ots_name, read_headers, read_ots
+from clvlab.log.ots import attestation_texts, ots_names, read_headers, read_ots
 from clvlab.log.policy import Policy
 from clvlab.log.seats import KIND, SEAT_PART, Blind, TickViews, check_chain, check_entries, check_held, read_chain
 from clvlab.log.stamps import STAMPS_PART, dated, judged
@@ -194,7 +194,7 @@ def _opentimestamps(parts: Mapping[str, bytes], verification: Verification, head
         over = ots_messages(log)
         for name in names:
             try:
-                if ots_name(parts[name], over) != name:
+                if name not in ots_names(parts[name], over):
                     raise LogError("it is over the other checkpoint")
                 found, is_checked = attestation_texts(read_ots(parts[name]), blocks)
             except LogError as error:

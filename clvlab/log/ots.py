@@ -176,13 +176,13 @@ def read_headers(text: str) -> dict[int, BlockHeader]:
     return found
 
 
-def ots_name(proof: bytes, notes: Mapping[str, tuple[bytes, ...]]) -> str:
-    """Return the part that a proof belongs to: ``notes`` has what a proof may be over, by part."""
+def ots_names(proof: bytes, notes: Mapping[str, tuple[bytes, ...]]) -> list[str]:
+    """Return the parts that a proof can be, where ``notes`` has what each may be over; ``LogError`` if it is over none."""
     digest = read_ots(proof).digest
     names = [name for name in OTS_FILES if digest in map(_sha256, notes.get(name, ()))]
     if not names:
         raise LogError(f"it is over the SHA-256 {digest.hex()}, which no checkpoint of the bundle has")
-    return names[0]
+    return names
 
 
 def _sha256(data: bytes) -> bytes:

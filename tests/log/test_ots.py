@@ -193,7 +193,7 @@ def test_from_a_log_to_a_bundle_that_shows_the_block(tmp_path):
 
     assert bundled[0] == 0, bundled
     assert (other[0], "which no checkpoint of the bundle has" in other[2]) == (2, True)
-    assert (twice[0], "two proofs are over the checkpoint of checkpoint.ots" in twice[2]) == (2, True)
+    assert (twice[0], "two proofs of OpenTimestamps are over one checkpoint" in twice[2]) == (2, True)
     assert (shown[0], "not checked against the chain" in " ".join(shown[1].split())) == (0, True), shown
     assert (checked[0], json.loads(checked[1])["proofs"]["opentimestamps"]["verdict"]) == (0, "pass")
     assert (alone["without"]["opentimestamps"], any(alone["checks"].values())) == (

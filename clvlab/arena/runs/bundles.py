@@ -64,17 +64,17 @@ def bundle_run(
 def _own_ots(log: JsonObject, proofs: Sequence[bytes]) -> dict[str, bytes]:
     """Return proofs of OpenTimestamps as parts; ``BundleError`` for one over something else, or for two over one checkpoint."""
     from clvlab.log.bundles import ots_messages
-    from clvlab.log.ots import ots_name
+    from clvlab.log.ots import ots_names
 
     files: dict[str, bytes] = {}
     for number, content in enumerate(proofs, 1):
         try:
-            name = ots_name(content, ots_messages(log))
+            names = [name for name in ots_names(content, ots_messages(log)) if name not in files]
         except LogError as error:
             raise BundleError(f"proof {number} of {len(proofs)} of OpenTimestamps can't be bundled: {error}") from error
-        if name in files:
-            raise BundleError(f"two proofs are over the checkpoint of {name}: 'ots upgrade' keeps all its attestations in one")
-        files[name] = content
+        if not names:
+            raise BundleError("two proofs of OpenTimestamps are over one checkpoint: a bundle keeps one of each")
+        files[names[0]] = content
     return files
 
 
