@@ -129,15 +129,20 @@ def bundle(
     stamps: Annotated[
         Path | None, typer.Option(help="File of stamps over the checkpoint, as the command 'log stamp' writes it.")
     ] = None,
+    ots: Annotated[
+        list[Path] | None, typer.Option(help="Proof of OpenTimestamps over a checkpoint, as 'ots stamp' writes it; repeatable.")
+    ] = None,
     runs_folder: RunsFolderOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Put a run and its proofs into one file, which clv_verify.py reads."""
-    goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since, stamps=stamps)
+    goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since, stamps=stamps, ots=ots)
     if log is not None and (log_key is None) == (checkpoint is None):
         raise BundleError("--log goes with either --log-key or --checkpoint")
     with interruptible(lambda: f"the bundle in {out_file} is whole" if out_file.exists() else "no bundle was written"):
-        size = _bundled(find_run(run, runs_folder), out_file, log, log_key, checkpoint, since, checkpoint_file, stamps)
+        size = _bundled(
+            find_run(run, runs_folder), out_file, log, log_key, checkpoint, since, checkpoint_file, stamps, ots or []
+        )
     if as_json:
         print_json({"bundle": str(out_file), "bytes": size})
         return
@@ -155,11 +160,13 @@ def _bundled(
     since: Path | None,
     checkpoint_file: Path | None,
     stamps: Path | None,
+    ots: Sequence[Path],
 ) -> int:
     from clvlab.arena.log import operations
     from clvlab.arena.runs import bundles
     from clvlab.log.note import Signer, read_signer
     from clvlab.log.publication import Publication
+    from clvlab.proof.limits import PART_LIMITS
     from clvlab.runs import run_folder
 
     earlier = since.read_text(encoding="utf-8") if since else None
@@ -169,7 +176,10 @@ def _bundled(
         with operations.open_log(log) as opened:
             kept = Publication(checkpoint_file, signer.verifier) if isinstance(signer, Signer) else None
             proofs = operations.log_proofs(opened, run_folder.load(run).run_id, signer, earlier, kept)
-    content = bundles.bundle_run(run, log=proofs, stamps=None if stamps is None else file_bytes(stamps))
+    stamped = None if stamps is None else file_bytes(stamps)
+    content = bundles.bundle_run(
+        run, log=proofs, stamps=stamped, ots=[file_bytes(one, PART_LIMITS["checkpoint.ots"]) for one in ots]
+    )
     new_file(out_file, content)
     return len(content)
 

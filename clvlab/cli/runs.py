@@ -238,8 +238,14 @@ def verify(
     without_witness: Annotated[
         bool, typer.Option("--without-witness", help="Let a required log do without a trusted witness.")
     ] = False,
+    policy: Annotated[
+        Path | None, typer.Option(help="C2SP policy of logs and witnesses that you trust, for the proofs in a bundle.")
+    ] = None,
     tsa_roots: Annotated[
         Path | None, typer.Option(help="PEM file of roots of time-stamp authorities that you trust, for stamps in a bundle.")
+    ] = None,
+    bitcoin_headers: Annotated[
+        Path | None, typer.Option(help="Block headers for proofs of OpenTimestamps: a height and 160 hex digits on each line.")
     ] = None,
     provider_proofs: Annotated[
         Path | None, typer.Option(help="The provider's proofs of the prices of one run, as the command 'prove' writes them.")
@@ -257,7 +263,7 @@ def verify(
     goes_with("--require log", {"log", "seat"} & set(required), without_witness=without_witness)
     found = [find_run(name, runs_folder) for name in run]
     of_runs = {"second_opinion": second_opinion, "replay": replay, "pack": pack, "trust": trust, "tsa_roots": tsa_roots}
-    of_runs |= {"provider_proofs": provider_proofs}
+    of_runs |= {"provider_proofs": provider_proofs, "policy": policy, "bitcoin_headers": bitcoin_headers}
     goes_with("runs and bundles, not disclosures", not any(map(bundles.is_disclosure, found)), **of_runs)
     agents: list[IsolatedAgent] = []
     if agent:
@@ -271,12 +277,20 @@ def verify(
         verdict = (bundles.verify_bundle if path.is_file() else run_folder.verify_with_chain)(path, proof.anchor_settings())
         further = proof.further(path, second_opinion=second_opinion, replay=replay, pack=pack, agents=agents)
         prices = {} if provider_proofs is None else {"provider": _prices(path, verdict, provider_proofs)}
-        in_seat = bundles.has_seat(path)  # it can contradict the evidence, whomever one trusts
-        if not (trust or required or in_seat or tsa_roots):
+        parts = bundles.parts_of(path)
+        if not (trust or policy or required or tsa_roots or bitcoin_headers or bundles.judged_without_keys(parts)):
             return _RunVerdict(verdict, further, prices, None)
-        views = _views(path, verdict, pack) if in_seat and (replay or pack is not None) else None
+        views = _views(path, verdict, pack) if "seat.json" in parts and (replay or pack is not None) else None
         judged = bundles.judge_proofs(
-            path, verdict, trust, required, without_witness=without_witness, views=views, tsa_roots=tsa_roots
+            path,
+            verdict,
+            trust,
+            required,
+            without_witness=without_witness,
+            views=views,
+            tsa_roots=tsa_roots,
+            policy=policy,
+            bitcoin_headers=bitcoin_headers,
         )
         return _RunVerdict(verdict, further, judged[0] | prices, judged[1])
 

@@ -16,12 +16,13 @@ from clvlab.errors import BundleError, ClvlabError, EvidenceError, LogError, Mis
 from clvlab.log.entries import Commit, EntryKind, Outcome, read_entry
 from clvlab.log.log import Claim
 from clvlab.log.note import Checkpoint, Keys, checkpoint, decode, trusted_checkpoint
+from clvlab.log.ots import attestation_texts, ots_names, read_headers, read_ots
 from clvlab.log.policy import Policy
 from clvlab.log.seats import KIND, SEAT_PART, Blind, TickViews, check_chain, check_entries, check_held, read_chain
 from clvlab.log.stamps import STAMPS_PART, dated, judged
 from clvlab.log.standing import Standing
 from clvlab.proof.anchor import MEMO_PROGRAMS
-from clvlab.proof.bundle import anchor_of, run_of
+from clvlab.proof.bundle import OTS_FILES, anchor_of, run_of
 from clvlab.proof.canonical import JsonObject, canonical, parsed
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.manifest import inputs_hash, sources_hash
@@ -33,6 +34,7 @@ LOG_PART, LOG_PART_WITHOUT_CLAIM = "clvlab-bundle-log/2", "clvlab-bundle-log/1"
 
 _PROVED = {"entry": str, "index": int, "proof": list}
 _LOG = {"checkpoint": str, "commit": dict, "earlier": (dict, type(None)), "outcome": dict, "schema": str}
+_EARLIER = {"checkpoint": str, "proof": list}
 _SCHEMAS = {True: LOG_PART, False: LOG_PART_WITHOUT_CLAIM}
 _CLAIM = {"abandoned": int, "earlier": int, "later": int, "unknown_pack": int}
 _TRUST = {"anchor_signers": dict, "checkpoint": (str, type(None)), "logs": list, "witness_quorum": int, "witnesses": list}
@@ -53,7 +55,7 @@ class Trust:
     def read(cls, text: bytes) -> Trust:
         """Read a JSON object with these names, all optional, or a policy of C2SP; ``BundleError`` for anything else."""
         if text.lstrip()[:1] not in (b"{", b""):
-            return cls.under(_policy(text))
+            return cls.under_policy(text, "whom to trust, neither as JSON nor as a policy")
         try:
             stated_keys = orjson.loads(text)
             default = {name: kind() for name, kind in _TRUST.items() if isinstance(kind, type)} | {"checkpoint": None}
@@ -67,8 +69,12 @@ class Trust:
         return cls(**stated)
 
     @classmethod
-    def under(cls, policy: Policy) -> Trust:
-        """Return the trust that a policy states."""
+    def under_policy(cls, text: bytes, called: str = "the policy") -> Trust:
+        """Return the trust that a policy of C2SP states; ``BundleError`` if it can't be read."""
+        try:
+            policy = Policy.read(text.decode("utf-8", "surrogateescape"))
+        except LogError as error:
+            raise BundleError(f"can't read {called}: {error}") from error
         logs, witnesses = ([str(one.key) for one in members] for members in (policy.logs, policy.witnesses.values()))
         return cls(logs=logs, witnesses=witnesses, policy=policy)
 
@@ -80,13 +86,6 @@ class Trust:
         return fault
 
 
-def _policy(text: bytes) -> Policy:
-    try:
-        return Policy.read(text.decode("utf-8", "surrogateescape"))
-    except LogError as error:
-        raise BundleError(f"can't read whom to trust, neither as JSON nor as a policy: {error}") from error
-
-
 def judge(
     parts: Mapping[str, bytes],
     verification: Verification,
@@ -96,12 +95,15 @@ def judge(
     without_witness: bool = False,
     views: TickViews | None = None,
     tsa_roots: bytes | None = None,
+    bitcoin_headers: str | None = None,
 ) -> dict[str, Check]:
-    """Return the checks ``anchor``, ``log``, ``seat`` and ``stamps`` of a bundle's parts. A ``required`` one must be present.
+    """Return the checks ``anchor``, ``log``, ``seat``, ``stamps`` and ``opentimestamps`` of a bundle's parts.
+
+    A ``required`` one must be present.
 
     ``without_witness`` accepts a required log without a trusted witness. A seat's part that contradicts the evidence fails
     without a trusted log too; ``views`` makes its ticks again from a pack at hand. Stamps count by the certificates in
-    ``tsa_roots``, in PEM.
+    ``tsa_roots``, in PEM. Proofs of OpenTimestamps are compared with ``bitcoin_headers``, as ``read_headers`` takes them.
     """
     if verification.started is None:
         return {}
@@ -130,31 +132,42 @@ def judge(
             found[name] = Check(Verdict.FAIL, str(error))
     if STAMPS_PART in parts or tsa_roots is not None:
         found["stamps"] = _stamps(parts, verification, tsa_roots)
+    if any(name in parts for name in OTS_FILES) or bitcoin_headers is not None:
+        found["opentimestamps"] = _opentimestamps(parts, verification, bitcoin_headers)
     return found
 
 
+def _checkpoints(parts: Mapping[str, bytes], verification: Verification) -> tuple[JsonObject, dict[str, tuple[str, int]]]:
+    """Return the log proofs, which must hold under their checkpoint, and note and size of it and of the earlier one.
+
+    Stamps need no key of the log: they date what its tree holds.
+    """
+    log = log_part(parts)
+    commit_of(parts, log, verification)
+    newest = checkpoint(note_text(log["checkpoint"]))
+    for name in ("commit", "outcome"):
+        _prove(log[name], newest, f"the {name}")
+    notes: dict[str, tuple[str, int]] = {"checkpoint": (log["checkpoint"], newest.size)}
+    if log["earlier"] is not None:
+        earlier = _typed(log["earlier"], _EARLIER, "the earlier checkpoint")
+        before = checkpoint(note_text(earlier["checkpoint"]))
+        if not check_consistency(before.size, newest.size, before.root, newest.root, proof_hashes(earlier["proof"])):
+            raise BundleError("the log forked: it does not begin with its earlier entries")
+        notes["earlier"] = earlier["checkpoint"], before.size
+    return log, notes
+
+
 def _stamps(parts: Mapping[str, bytes], verification: Verification, roots: bytes | None) -> Check:
-    """Judge the stamps over a log's checkpoints, which need no key of the log: they date what its tree holds."""
+    """Judge the stamps over a log's checkpoints."""
     if STAMPS_PART not in parts or roots is None:
         why = "stamps are here, but you name no root" if roots is None else "no stamp is here"
         return Check(Verdict.NOT_APPLICABLE if roots is None else Verdict.FAIL, why)
     try:
-        log = log_part(parts)
-        commit_of(parts, log, verification)
-        texts = {"checkpoint": note_text(log["checkpoint"])}
-        newest = checkpoint(texts["checkpoint"])
-        for name in ("commit", "outcome"):
-            _prove(log[name], newest, f"the {name}")
-        sizes = {"checkpoint": newest.size}
-        if log["earlier"] is not None:
-            texts["earlier"] = note_text(log["earlier"]["checkpoint"])
-            before, proof = checkpoint(texts["earlier"]), proof_hashes(log["earlier"]["proof"])
-            sizes["earlier"] = before.size
-            if not check_consistency(before.size, newest.size, before.root, newest.root, proof):
-                raise BundleError("the log forked: it does not begin with its earlier entries")
+        log, notes = _checkpoints(parts, verification)
+        texts = {name: note_text(note) for name, (note, _) in notes.items()}
         lines = [
-            f"the checkpoint of {sizes[name]:,} entries, with {_held(log, sizes[name])}, by "
-            f"{stamp.time:%Y-%m-%d %H:%M:%S} UTC: {stamp.authority}, under your root {stamp.root}"
+            f"{_dated(log, notes[name][1])}, by {stamp.time:%Y-%m-%d %H:%M:%S} UTC: {stamp.authority}, under your root "
+            f"{stamp.root}"
             for name, stamp in dated(texts, judged(parts[STAMPS_PART], roots))
         ]
     except MissingExtraError:
@@ -164,9 +177,39 @@ def _stamps(parts: Mapping[str, bytes], verification: Verification, roots: bytes
     return Check(Verdict.PASS, "stamped: " + "; ".join(lines))
 
 
-def _held(log: JsonObject, size: int) -> str:
+def _dated(log: JsonObject, size: int) -> str:
     held = [text for name, text in (("commit", "the commitment"), ("outcome", "the result")) if log[name]["index"] < size]
-    return " and ".join(held) or "neither commitment nor result"
+    return f"the checkpoint of {size:,} entries, with {' and '.join(held) or 'neither commitment nor result'}"
+
+
+def _opentimestamps(parts: Mapping[str, bytes], verification: Verification, headers: str | None) -> Check:
+    """Show which blocks or calendars the proofs name, and compare them with the headers that the reader gave."""
+    names = [name for name in OTS_FILES if name in parts]
+    if not names:
+        return Check(Verdict.FAIL, "no proof of OpenTimestamps is here")
+    lines, checked = [], False
+    try:
+        blocks = {} if headers is None else read_headers(headers)
+        log, notes = _checkpoints(parts, verification)
+        over = ots_messages(log)
+        for name in names:
+            try:
+                if name not in ots_names(parts[name], over):
+                    raise LogError("it is over the other checkpoint")
+                found, is_checked = attestation_texts(read_ots(parts[name]), blocks)
+            except LogError as error:
+                raise BundleError(f"{name}: {error}") from error
+            checked = checked or is_checked
+            lines.append(f"{_dated(log, notes[name.removesuffix('.ots')][1])}: {'; '.join(found)}")
+    except (ClvlabError, KeyError) as error:
+        return Check(Verdict.FAIL, str(error))
+    return Check(Verdict.PASS if checked else Verdict.PENDING, ". ".join(lines))
+
+
+def ots_messages(log: JsonObject) -> dict[str, tuple[bytes, ...]]:
+    """Return what a proof of OpenTimestamps may be over, by part: the note of a checkpoint as it is, or its text."""
+    notes = {"checkpoint.ots": log["checkpoint"]} | ({"earlier.ots": log["earlier"]["checkpoint"]} if log["earlier"] else {})
+    return {name: (note.encode(), note_text(note).encode()) for name, note in notes.items()}
 
 
 def note_text(note: str) -> str:
@@ -248,8 +291,10 @@ def _require_quorum(witnesses: Collection[str], trust: Trust) -> None:
         raise BundleError(fault)
 
 
-def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: Trust) -> tuple[Standing, Checkpoint, int]:
-    """Return a run's standing in a trusted log, the checkpoint, and the number of witnesses that signed it."""
+def standing_in(
+    parts: Mapping[str, bytes], verification: Verification, trust: Trust
+) -> tuple[Standing, Checkpoint, tuple[str, ...]]:
+    """Return a run's standing in a trusted log, the checkpoint, and the names of trusted witnesses that signed it."""
     keys, log = Keys.read(trust.logs, trust.witnesses), log_part(parts)
     newest, witnesses = trusted_checkpoint(log["checkpoint"], keys)
     _require_quorum(witnesses, trust)
@@ -258,7 +303,7 @@ def standing_in(parts: Mapping[str, bytes], verification: Verification, trust: T
     commit = commit_of(parts, log, verification)
     _seen(log, newest, keys, trust.checkpoint)
     stated = Claim(**log["claim"]) if "claim" in log else None
-    return Standing(commit.owner, commit.content_hash, log["commit"]["index"], newest.size, stated), newest, len(witnesses)
+    return Standing(commit.owner, commit.content_hash, log["commit"]["index"], newest.size, stated), newest, witnesses
 
 
 def commit_of(parts: Mapping[str, bytes], log: Mapping[str, Any], verification: Verification) -> Commit:
@@ -303,7 +348,7 @@ def _seen(log: JsonObject, newest: Checkpoint, keys: Keys, seen: str | None) -> 
     """Require the newest checkpoint to extend the earlier one, and the reader's checkpoint to be one of the two."""
     notes = [newest.text]
     if log["earlier"] is not None:
-        earlier = _typed(log["earlier"], {"checkpoint": str, "proof": list}, "the earlier checkpoint")
+        earlier = _typed(log["earlier"], _EARLIER, "the earlier checkpoint")
         before, _ = trusted_checkpoint(earlier["checkpoint"], keys)
         same = before.origin == newest.origin
         if not same or not check_consistency(

@@ -57,16 +57,13 @@ class Policy:
 
     def fault(self, signed: Collection[str]) -> str | None:
         """Return why witnesses with these key names are no quorum, or ``None``."""
-        if self.quorum == _NONE or self._counts(self.quorum, signed):
+        counted = {name: one.key.name in signed for name, one in self.witnesses.items()}
+        for name, (least, members) in self.groups.items():  # members are defined before their group, so no depth is too great
+            counted[name] = sum(counted.get(member, False) for member in members) >= least
+        if self.quorum == _NONE or counted.get(self.quorum, False):
             return None
         known = [name for name, one in self.witnesses.items() if one.key.name in signed]
         return f"no quorum {self.quorum!r} of the policy: of its witnesses signed {', '.join(known) or 'none'}"
-
-    def _counts(self, name: str, signed: Collection[str]) -> bool:
-        if name in self.groups:
-            least, members = self.groups[name]
-            return sum(self._counts(member, signed) for member in members) >= least
-        return name in self.witnesses and self.witnesses[name].key.name in signed
 
 
 class _Statements:
@@ -98,8 +95,10 @@ class _Statements:
             raise LogError("no line of a policy")
 
     def _member(self, role: str, text: str, url: str | None = None) -> Member | None:
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise LogError("a key that is no UTF-8 text")
         if is_of_other_type(text):
-            self._once(role, text.rsplit("+", 1)[-1])
+            self._once(role, text.split("+", 2)[2])
             return None
         key = Verifier.parse(text)
         if key.is_witness != (role == "witness"):

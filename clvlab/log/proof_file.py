@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clvlab.errors import LogError
@@ -53,12 +52,3 @@ class ProofFile:
         if not check_inclusion(leaf_hash(entry), self.index, state.size, self.hashes, state.root):
             raise LogError(f"the entry does not stand at {self.index} of the {state.size} entries that {state.origin!r} signed")
         return state, witnesses
-
-
-def proof_files(note: str, proved: Sequence[tuple[str, int, Sequence[bytes], bytes]]) -> dict[str, bytes]:
-    """Return files by name: for each name, index, hashes and entry the proof, and the entry that it proves."""
-    files: dict[str, bytes] = {}
-    for name, index, hashes, entry in proved:
-        files[f"{name}.tlog-proof"] = ProofFile(index, tuple(hashes), note).text().encode()
-        files[f"{name}.entry"] = entry
-    return files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import cast
 
@@ -25,13 +26,15 @@ class Standing:
     def commitment(self) -> LogCommitment:
         return {"owner": self.owner, "content_hash": self.content_hash, "commit_index": self.commit_index}
 
-    def text(self, origin: str, witnesses: int) -> str:
+    def text(self, origin: str, witnesses: Sequence[str]) -> str:
         """Return the proofs and claims of a bundle as text, under a checkpoint of ``origin`` signed by ``witnesses``."""
         # The text calls the counts unsigned, because the holder of a bundle can change them. Names are quoted and in ASCII,
         # because their maker could imitate these sentences.
+        names = f" ({', '.join(map(ascii, witnesses))})" if witnesses else ""
         proved = (
             f"proved: entry {self.commit_index} of {self.tree_size} that {origin!a} signed commits to this run, ahead of the "
-            f"entry of its result; trusted witnesses that signed: {witnesses}; by that log's word its owner is {self.owner!a}"
+            f"entry of its result; trusted witnesses that signed: {len(witnesses)}{names}; by that log's word its owner is "
+            f"{self.owner!a}"
         )
         if self.claim is None:
             return f"{proved}; the bundle states nothing of this owner's other runs"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,17 +24,31 @@ PARTS = (
     "log.json",
     "seat.json",
     "stamps.json",
+    "commit.tlog-proof",
+    "outcome.tlog-proof",
+    "checkpoint.ots",
+    "earlier.ots",
 )
+PROOF_FILES = PARTS[9:11]
+OTS_FILES = PARTS[11:]
+_PROOF_HASH = re.compile("[0-9a-f]{64}")
 _REQUIRED = PARTS[:4]
 _ANCHOR_SCHEMA = "clvlab-bundle-anchor/1"
 _MAX_HEADER = 1 << 20
 
 
 def bundle(
-    run: SealedRun, receipts: bytes = b"", *, anchor: Any = None, log: Any = None, seat: Any = None, stamps: Any = None
+    run: SealedRun,
+    receipts: bytes = b"",
+    *,
+    anchor: Any = None,
+    log: Any = None,
+    seat: Any = None,
+    stamps: Any = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> bytes:
-    """Return a bundle: a header line that lists the parts, then the parts. Those by name are JSON."""
-    contents = {
+    """Return a bundle: a header line that lists the parts, then the parts. Those by name are JSON, ``files`` bytes."""
+    contents: dict[str, bytes | None] = {
         "context.json": canonical(context(run)),
         "manifest.json": run.manifest,
         "events.jsonl": run.events,
@@ -42,8 +58,9 @@ def bundle(
         "log.json": None if log is None else canonical(log),
         "seat.json": None if seat is None else canonical(seat),
         "stamps.json": None if stamps is None else canonical(stamps),
+        **(files or {}),
     }
-    parts = [(name, content) for name in PARTS if (content := contents[name]) is not None]
+    parts = [(name, content) for name in PARTS if (content := contents.get(name)) is not None]
     listed = [{"name": name, "sha256": sha256(content), "size": len(content)} for name, content in parts]
     return canonical({"parts": listed, "schema": BUNDLE_SCHEMA}) + b"\n" + b"".join(content for _, content in parts)
 
@@ -97,7 +114,37 @@ def read_bundle(text: bytes) -> dict[str, bytes]:
         raise BundleError("context.json does not say what the manifest and the evidence say")
     if "anchor.json" in contents:
         anchor_of(contents)
+    _check_proof_files(contents)
     return contents
+
+
+def proof_files(log: Any) -> dict[str, bytes]:
+    """Return the proofs in ``log.json`` as parts: files in the form of C2SP ``tlog-proof``, for programs that read no JSON."""
+    return {name: _proof_file(log, name.removesuffix(".tlog-proof")) for name in PROOF_FILES}
+
+
+def _proof_file(log: Any, name: str) -> bytes:
+    try:
+        index, proof, note = log[name]["index"], log[name]["proof"], log["checkpoint"]
+    except (KeyError, TypeError) as error:
+        raise BundleError(f"log.json has no proof of the {name}: {error!r}") from error
+    hashes = isinstance(proof, list) and all(type(one) is str and _PROOF_HASH.fullmatch(one) for one in proof)
+    if not hashes or type(index) is not int or index < 0 or type(note) is not str:
+        raise BundleError(f"log.json has no index, hashes and checkpoint of the {name}")
+    lines = "".join(f"{b64encode(bytes.fromhex(one)).decode()}\n" for one in proof)
+    return f"c2sp.org/tlog-proof@v1\nindex {index}\n{lines}\n{note}".encode()
+
+
+def _check_proof_files(contents: Mapping[str, bytes]) -> None:
+    """Require files of proofs to be those of ``log.json``, byte by byte: who takes one out has the proof that was judged."""
+    for name in PROOF_FILES:
+        if name in contents:
+            try:
+                log = parsed(contents["log.json"])
+            except (EvidenceError, KeyError) as error:
+                raise BundleError(f"{name} is here, and log.json can't be read, whose proof it is: {error}") from error
+            if contents[name] != _proof_file(log, name.removesuffix(".tlog-proof")):
+                raise BundleError(f"{name} is not the proof in log.json")
 
 
 def anchor_of(contents: Mapping[str, bytes]) -> dict[str, str]:

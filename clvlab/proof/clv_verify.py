@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Check a sealed run with this one file, Python 3.10 or later and its standard library.
 
-    python3 clv_verify.py RUN [--trust keys.json] [--require anchor,log,seat] [--without-witness]
-        [--provider-proofs FILE] [--json]
+    python3 clv_verify.py RUN [--trust keys.json] [--policy FILE] [--require anchor,log,seat]
+        [--without-witness] [--provider-proofs FILE] [--json]
 
 RUN is a run folder, a proof bundle (one file), or the disclosure of one decision. This file shares no code with the program
 that made them. It prints one line per check; exit status 0 when all pass, 1 when one fails, 2 when there is nothing to check.
 It checks that the evidence is canonical and has the sealed hash, and that scores, verdicts and manifest follow from it. A
 bundle may hold an anchor (a memo that a key signed for a public chain) and proofs from a log that the run was committed to
 before its result. They count only by keys that you trust, and only if you require them: the maker of a bundle can leave them
-out. A required log needs a witness. The bundle of an agent that answered from elsewhere also holds its seat: a chain of all
-ticks and decisions, whose heads the log holds. A file of TxLINE's proofs shows that it gave the prices of all scored entries
-and closes in batches of these roots; whether a chain holds the roots is not checked here.
+out. A required log needs a witness. A policy (C2SP tlog-policy) names logs and witnesses, and how many must have signed. The
+bundle of an agent that answered from elsewhere also holds its seat: a chain of all ticks and decisions, whose heads the log
+holds. A file of TxLINE's proofs shows that it gave the prices of all scored entries and closes in batches of these roots;
+whether a chain holds the roots is not checked here.
 
 It can't show that no other agents were tried in silence, that the prices are the market's (clv_states.py, next to this file,
 derives them from the ticks), or, as it uses no network, that the chain still holds the memo. A whole run that is made up,
@@ -41,7 +42,7 @@ Object = dict[str, Any]
 
 PARTS = (
     "context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json", "seat.json",
-    "stamps.json",
+    "stamps.json", "commit.tlog-proof", "outcome.tlog-proof", "checkpoint.ots", "earlier.ots",
 )  # fmt: skip
 MEMO_PROGRAMS = (
     "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo", "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
@@ -51,13 +52,14 @@ CLOSE_KINDS = {"pre_match": ("in_running", "kickoff", "tape_end"), "fixed_durati
 LAST_OPEN_MAX_AGE_MS = 300_000
 SAFE_INTEGER = 2**53 - 1
 MAX_LEVELS = 254
-MAX_SIGNATURES = 100
+MAX_SIGNATURES, MAX_POLICY_LINES = 100, 10_000
 MAX_BYTES, MAX_KEYS_BYTES, MAX_PROOFS_BYTES = 4 << 30, 1 << 20, 256 << 20
 MAX_LINE_BYTES, MAX_STARTED_BYTES, MIN_MEAN_LINE_BYTES = 4 << 20, 32 << 20, 64
 PIECE_BYTES = 1 << 20
 MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES)
 PART_LIMITS = {"context.json": MAX_LINE_BYTES, "seat.json": 64 << 20}
-PART_LIMITS |= dict.fromkeys(("manifest.json", "anchor.json", "log.json", "stamps.json"), 1 << 20)
+PART_LIMITS |= dict.fromkeys(("manifest.json", "anchor.json", "log.json", *PARTS[8:11]), 1 << 20)
+PART_LIMITS |= dict.fromkeys(PARTS[11:], 64 << 10)
 
 
 class BrokenError(Exception):
@@ -937,11 +939,27 @@ def check_policy(run: Run) -> None:
 
 
 def check_context(run: Run) -> None:
-    """Require the context of a bundle to repeat the manifest and the evidence."""
+    """Require the context of a bundle to repeat the manifest and the evidence, and files of proofs those in log.json."""
     started = run.evidence.started
     named = {"schema": "clvlab-context/1", "run_id": started["run_id"], "manifest_hash": sha256(run.parts["manifest.json"])}
     same = run.parts["context.json"] == canonical(named | started["binding"])
     require(same, "context.json does not say what the manifest and the evidence say")
+    for name in PARTS[9:11]:
+        if name in run.parts:
+            require("log.json" in run.parts, f"{name} is here, and log.json is not")
+            same = run.parts[name] == proof_file(parsed(run.parts["log.json"]), name.removesuffix(".tlog-proof"))
+            require(same, f"{name} is not the proof in log.json")
+
+
+def proof_file(log: Any, name: str) -> bytes:
+    """Return the proof of an entry as a file of C2SP tlog-proof."""
+    proved = log.get(name) if isinstance(log, dict) else None
+    index, proof = (proved.get("index"), proved.get("proof")) if isinstance(proved, dict) else (None, None)
+    hashes = isinstance(proof, list) and all(isinstance(one, str) and re.fullmatch("[0-9a-f]{64}", one) for one in proof)
+    whole = hashes and type(index) is int and index >= 0 and isinstance(log.get("checkpoint"), str)
+    require(whole, f"log.json has no proof of the {name}")
+    lines = "".join(f"{base64.b64encode(value).decode()}\n" for value in _hashes(proof or []))
+    return f"c2sp.org/tlog-proof@v1\nindex {index}\n{lines}\n{log['checkpoint']}".encode()
 
 
 # Anchor and log: proofs that the run's maker can't make alone. Keys come from the caller.
@@ -1038,6 +1056,84 @@ def trusted_keys(trust: Object) -> dict[str, tuple[str, bytes]]:
     return found
 
 
+def _policy_key(text: str, kind: int) -> tuple[str, bytes] | None:
+    """Return name and public key of a key in a policy; null for one of a type that is not read here."""
+    name, stated, encoded = (*text.split("+", 2), "", "")[:3]
+    require(not re.search("[\ud800-\udfff]", text), "a key that is no UTF-8 text")
+    public = decoded(encoded)
+    other = len(public) > 1 and public[0] not in (1, 4) and re.fullmatch("[0-9a-f]{8}", stated)
+    if other and name and not any(char.isspace() for char in name):
+        return None
+    own = hashlib.sha256(name.encode() + b"\n" + public).hexdigest()[:8]
+    plain = name and all(char.isprintable() and not char.isspace() for char in name)
+    require(plain and (public[:1], len(public), stated) == (bytes([kind]), 33, own), f"no key of type {kind}: {text!r:.120}")
+    return name, public[1:]
+
+
+class Quorum:
+    """Which logs and witnesses count, and how many of them, as C2SP tlog-policy writes it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.logs: list[str] = []
+        self.witnesses: dict[str, str] = {}  # keys of witnesses by name in the policy
+        self._signers: dict[str, str] = {}  # names of keys by name in the policy
+        self._groups: dict[str, tuple[int, list[str]]] = {}
+        self._quorum, self._seen = "", set[tuple[str, ...]]()
+        lines = data.decode("utf-8", "surrogateescape").split("\n")  # names are bytes, of which keys alone must be text
+        require(len(lines) <= MAX_POLICY_LINES, f"a policy of {len(lines):,} lines, more than {MAX_POLICY_LINES:,}")
+        for number, line in enumerate(lines, 1):
+            words = [word for word in line.replace("\t", " ").split(" ") if word]
+            try:
+                require(not re.search("[\x00-\x08\x0b-\x1f\x7f]", line), "a control character")
+                if words and words[0][0] != "#":
+                    self._read(*words)
+            except BrokenError as error:
+                raise BrokenError(f"line {number} of the policy: {error}") from error
+        require(self._quorum, "the policy has no line 'quorum NAME'")
+
+    def _read(self, kind: str, *words: str) -> None:
+        if kind == "log" and len(words) in (1, 2):
+            self.logs += [words[0]] if self._key(words[0], "log") else []
+        elif kind == "witness" and len(words) in (2, 3):
+            self._once("name", words[0])
+            found = self._key(words[1], "witness")
+            if found:
+                self._once("signer", found[0])  # signers are told apart by the names of their keys
+                self.witnesses[words[0]], self._signers[words[0]] = words[1], found[0]
+        elif kind == "group" and len(words) > 2:
+            name, least, *members = words
+            number = {"all": str(len(members)), "any": "1"}.get(least, least)
+            require(re.fullmatch("[1-9][0-9]{0,4}", number) and int(number) <= len(members), f"{least!r} of {len(members)}")
+            for member in members:
+                require(("name", member) in self._seen, f"{member!r} is not defined before it")
+                self._once("member", member)
+            self._once("name", name)
+            self._groups[name] = int(number), members
+        else:
+            require(kind == "quorum" and len(words) == 1 and not self._quorum, "no line of a policy")
+            require(words[0] == "none" or ("name", words[0]) in self._seen, f"{words[0]!r} is not defined before it")
+            self._quorum = words[0]
+
+    def _key(self, text: str, role: str) -> tuple[str, bytes] | None:
+        found = _policy_key(text, 1 if role == "log" else 4)
+        self._once(role, found[1].hex() if found else text.split("+", 2)[2])
+        return found
+
+    def _once(self, *what: str) -> None:
+        require(what not in self._seen and what != ("name", "none"), f"a second {what[0]} {what[1][:60]!r}")
+        self._seen.add(what)
+
+    def fault(self, signed: set[str]) -> str | None:
+        """Say why keys with these names are no quorum, or null; members precede their group, so no depth is too great."""
+        counted = {name: signer in signed for name, signer in self._signers.items()}
+        for name, (least, members) in self._groups.items():
+            counted[name] = sum(counted.get(member, False) for member in members) >= least
+        if self._quorum == "none" or counted.get(self._quorum):
+            return None
+        own = [name for name, signer in self._signers.items() if signer in signed]
+        return f"no quorum {self._quorum!r} of the policy: of its witnesses signed {', '.join(own) or 'none'}"
+
+
 def signed_by(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, list[tuple[str, bool]]]:
     """Return the text of a C2SP signed note, and the names of ``keys`` that signed it, each with whether it is a witness."""
     text, blank, lines = note.rpartition("\n\n")
@@ -1070,13 +1166,20 @@ def state_of(text: str) -> tuple[str, int, bytes]:
     return found[1], int(found[2]), root
 
 
-def _checkpoint(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, int, bytes, int]:
-    """Read a checkpoint signed by a trusted log, and the number of trusted witnesses that signed it."""
+def _checkpoint(note: str, keys: dict[str, tuple[str, bytes]]) -> tuple[str, int, bytes, set[str]]:
+    """Read a checkpoint signed by a trusted log, and the names of trusted witnesses that signed it."""
     text, signers = signed_by(note, keys)
     state = state_of(text)
     own = (state[0], False) in signers
     require(own, f"the checkpoint of {state[0]!r} is not signed by that log, or you do not trust its key")
-    return *state, len({name for name, is_witness in signers if is_witness})
+    return *state, {name for name, is_witness in signers if is_witness}
+
+
+def _require_quorum(witnesses: set[str], trust: Object) -> None:
+    least, policy = trust["witness_quorum"], trust.get("policy")
+    fault = policy.fault(witnesses) if policy else None
+    require(fault is None, fault or "")
+    require(len(witnesses) >= least, f"{len(witnesses)} trusted witnesses signed the checkpoint, {least} must")
 
 
 def check_log(run: Run) -> None:
@@ -1084,8 +1187,7 @@ def check_log(run: Run) -> None:
     keys, known = trusted_keys(run.trust), run.trust["checkpoint"]
     log = shaped(run.parts["log.json"], LOGS, "the log proofs")
     origin, size, root, witnesses = _checkpoint(log["checkpoint"], keys)
-    quorum = run.trust["witness_quorum"]
-    require(witnesses >= quorum, f"{witnesses} trusted witnesses signed the checkpoint, {quorum} must")
+    _require_quorum(witnesses, run.trust)
     for name in ("commit", "outcome"):
         found = included(leaf(log[name]["entry"].encode()), log[name]["index"], size, _hashes(log[name]["proof"]))
         require(found == root, f"the {name} does not stand in the log")
@@ -1117,7 +1219,7 @@ def check_log(run: Run) -> None:
     require(seen, "no proof from the checkpoint that you have seen")
     run.standing = {
         "owner": commit["owner"], "content_hash": commit.get("content_hash"), "commit_index": index, "tree_size": size,
-        "origin": origin, "witnesses": witnesses,
+        "origin": origin, "witnesses": len(witnesses), "witness_names": sorted(witnesses),
     }  # fmt: skip
     run.unsigned = log.get("claim")
 
@@ -1129,7 +1231,7 @@ def check_seat(run: Run) -> None:
     """Require the chain of a seat to be that of this run, and a trusted log to hold its heads from the start to the end."""
     seat, log = check_statements(run)
     origin, size, root, witnesses = _checkpoint(log["checkpoint"], trusted_keys(run.trust))
-    require(witnesses >= run.trust["witness_quorum"], f"{witnesses} trusted witnesses signed the checkpoint of the seat")
+    _require_quorum(witnesses, run.trust)
     for one in [*seat.get("held", []), *seat["entries"]]:
         found = included(leaf(one["entry"].encode()), one["index"], size, _hashes(one["proof"]))
         require(found == root, f"entry {one['index']} of the seat does not stand in the log of {origin!a}")
@@ -1358,9 +1460,10 @@ def implied_bps(price: int) -> int:
 
 def standing_text(at: Object, claim: dict[str, int] | None) -> str:
     """Return what a log proves of a run, and what log and bundle only state."""
+    names = f" ({', '.join(map(ascii, at['witness_names']))})" if at["witnesses"] else ""
     proved = (
         f"proved: entry {at['commit_index']} of {at['tree_size']} that {at['origin']!a} signed commits to this run, ahead of "
-        f"the entry of its result; trusted witnesses that signed: {at['witnesses']}; by that log's word its owner is "
+        f"the entry of its result; trusted witnesses that signed: {at['witnesses']}{names}; by that log's word its owner is "
         f"{at['owner']!a}"
     )
     if claim is None:
@@ -1485,6 +1588,8 @@ def verify(
             without[name] = "the proof is here, but you trust no key for it" if here else "the proof is not here"
     if "stamps.json" in parts:
         without["stamps"] = "stamps are here, and this file does not check them: clvlab verify --tsa-roots does"
+    if not {"checkpoint.ots", "earlier.ots"}.isdisjoint(parts):
+        without["opentimestamps"] = "proofs of OpenTimestamps are here, and clvlab verify reads them"
     if "seat" in without and "seat.json" in parts and (wrong := fault(check_statements, run)):  # a contradiction needs no key
         without["seat"], required = wrong, [*required, "seat"]
     checks = {name: fault(check, run) for name, (check, _, _) in chosen.items()}
@@ -1568,13 +1673,28 @@ def verify_disclosure(path: Path, required: Sequence[str] = ()) -> Object:
 
 
 def read_trust(path: Path) -> Object:
+    """Read trusted keys, as JSON or as a policy."""
+    data = read_file(path, MAX_KEYS_BYTES)
+    if data.lstrip()[:1] not in (b"{", b""):
+        return trust_under(path)
     try:
-        trust: Object = NO_TRUST | json.loads(read_file(path, MAX_KEYS_BYTES).decode("utf-8"))
+        trust: Object = NO_TRUST | json.loads(data.decode("utf-8"))
         shaped(canonical(trust | {"anchor_signers": trust["anchor_signers"] and {}}), TRUST, "the file")
         shaped(canonical(list(trust["anchor_signers"].values())), [[TEXT]], "anchor_signers")
     except (ValueError, TypeError, AttributeError, RecursionError, BrokenError) as error:
         raise InputError(f"can't read keys from {path}: {error}") from error
     return trust
+
+
+def trust_under(path: Path, trust: Object = NO_TRUST) -> Object:
+    """Return trust in the logs and witnesses of a policy, with the chains and the checkpoint of ``trust``."""
+    if trust["logs"] or trust["witnesses"]:
+        raise InputError("--policy names logs and witnesses, so the file of --trust can't name others")
+    try:
+        policy = Quorum(read_file(path, MAX_KEYS_BYTES))
+    except BrokenError as error:
+        raise InputError(f"can't read a policy from {path}: {error}") from error
+    return {**trust, "logs": policy.logs, "witnesses": list(policy.witnesses.values()), "policy": policy}
 
 
 def printable(text: object) -> str:
@@ -1587,6 +1707,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check a sealed run.")
     parser.add_argument("run", type=Path, help="a run folder, a bundle, or the disclosure of a decision")
     parser.add_argument("--trust", type=Path, metavar="keys.json", help="keys of chains, logs and witnesses that you trust")
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="logs and witnesses you trust, as C2SP tlog-policy")
     parser.add_argument("--require", default="", metavar="anchor,log,seat", help="proofs without which the run fails")
     parser.add_argument("--without-witness", action="store_true", help="let a required log do without a trusted witness")
     parser.add_argument("--provider-proofs", type=Path, metavar="FILE", help="the provider's proofs of the prices of a run")
@@ -1598,6 +1719,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not set(required) <= PROOFS.keys() or not options.run.exists():
             raise InputError(f"nothing at {options.run}, or --require names none of {', '.join(PROOFS)}: {options.require!r}")
         trust = read_trust(options.trust) if options.trust else None
+        trust = trust_under(options.policy, trust or NO_TRUST) if options.policy else trust
         prices = read_file(options.provider_proofs, MAX_PROOFS_BYTES) if options.provider_proofs else None
         if not options.run.is_dir() and read_file(options.run, most=12).startswith((b'{"close":', b'{"decision":')):
             if prices is not None:

@@ -21,6 +21,10 @@ PART_LIMITS = {
     "log.json": 1 << 20,
     "seat.json": 64 << 20,
     "stamps.json": 1 << 20,
+    "commit.tlog-proof": 1 << 20,
+    "outcome.tlog-proof": 1 << 20,
+    "checkpoint.ots": 64 << 10,
+    "earlier.ots": 64 << 10,
 }
 
 

@@ -13,6 +13,8 @@ from tests.browser.recording import Case, by_file, memos_of, run_case, transacti
 from tests.fuzz.bundles import TRUST, forged_bundle
 from tests.fuzz.disclosures import disclosed, forged_disclosure
 from tests.fuzz.fuzzing import OF_ONE_RUN
+from tests.fuzz.policies import forged_policy, signed_bundle
+from tests.fuzz.proof_files import forged_files
 from tests.fuzz.runs import flipped, forged, honest
 from tests.fuzz.transactions import forged_transaction
 
@@ -77,9 +79,32 @@ def _bundles(seed: str, count: int, folder: Path) -> Iterator[Case]:
         yield run_case({path.name: content}, TRUST, required) | {"said": said}
 
 
+def _proof_files(seed: str, count: int, folder: Path) -> Iterator[Case]:
+    path = folder / "run.clv"
+    for number in range(count):
+        rng = Random(f"{seed}-{number}")
+        content, required = forged_files(rng), rng.choice([(), ("anchor", "log")])
+        path.write_bytes(content)
+        said = by_file(lambda required=required: clv_verify.verify(path, trust=TRUST, required=required))
+        yield run_case({path.name: content}, TRUST, required) | {"said": said}
+
+
+def _policies(seed: str, count: int, folder: Path) -> Iterator[Case]:
+    path, place = folder / "run.clv", folder / "policy"
+    for number in range(count):
+        rng = Random(f"{seed}-{number}")
+        policy, content, required = forged_policy(rng), signed_bundle(rng), rng.choice([(), ("log",)])
+        path.write_bytes(content)
+        place.write_bytes(policy)
+        said = by_file(lambda required=required: clv_verify.verify(path, clv_verify.read_trust(place), required))
+        yield run_case({path.name: content}, policy, required) | {"said": said}
+
+
 _KINDS: dict[str, Callable[[str, int, Path], Iterator[Case]]] = {
     "runs": _runs,
     "disclosures": _disclosures,
     "transactions": _transactions,
     "bundles": _bundles,
+    "proof_files": _proof_files,
+    "policies": _policies,
 }

@@ -28,10 +28,15 @@ _SEEN: set[bytes] = set()
 
 
 def run_case(
-    files: dict[str, bytes], trust: dict[str, Any] | None = None, required: Iterable[str] = (), *, without_witness: bool = False
+    files: dict[str, bytes],
+    trust: dict[str, Any] | bytes | None = None,
+    required: Iterable[str] = (),
+    *,
+    without_witness: bool = False,
 ) -> Case:
-    """Ask about a bundle or a disclosure (one file), or about a run folder."""
-    asked = {"trust": None if trust is None else _packed(json.dumps(trust).encode()), "required": list(required)}
+    """Ask about a bundle or a disclosure (one file), or about a run folder. ``trust`` may be the bytes of a policy."""
+    keys = json.dumps(trust).encode() if isinstance(trust, dict) else trust
+    asked = {"trust": None if keys is None else _packed(keys), "required": list(required)}
     packed = [{"name": name, "bytes": _packed(content)} for name, content in files.items()]
     return {"kind": "run", "given": {"files": packed, "withoutWitness": without_witness} | asked}
 
@@ -118,8 +123,8 @@ def _of_run(
     path: Path, trust: Any = None, required: Iterable[str] = (), *, without_witness: bool = False,
     provider_proofs: bytes | None = None,
 ) -> Case | None:  # fmt: skip
-    """Ask as the file was asked, unless about proofs of a provider, which the page does not take."""
-    files = _files(path) if provider_proofs is None else {}
+    """Ask as the file was asked, unless by a policy that it has read, or about proofs of a provider, which no page takes."""
+    files = _files(path) if provider_proofs is None and not (trust or {}).get("policy") else {}
     return run_case(files, trust, required, without_witness=without_witness) if files else None
 
 

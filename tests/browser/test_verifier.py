@@ -35,8 +35,8 @@ _JUDGED = (
 _CHOSEN = length(["-m", "not long", "-k", "not flipped_b and not any_tape"], ["-m", "not realdata"])
 
 FORGERIES = length(
-    {"runs": 60, "disclosures": 60, "transactions": 120, "bundles": 60},
-    {"runs": 1500, "disclosures": 1500, "transactions": 3000, "bundles": 1500},
+    {"runs": 60, "disclosures": 60, "transactions": 120, "bundles": 60, "proof_files": 60, "policies": 120},
+    {"runs": 1500, "disclosures": 1500, "transactions": 3000, "bundles": 1500, "proof_files": 1500, "policies": 1500},
 )
 
 

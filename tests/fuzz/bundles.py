@@ -59,5 +59,7 @@ def bundle_disagreement(content: bytes, folder: Path, required: tuple[str, ...])
     package, file = by_package(content, TRUST, required), said(alone)
     if package is None:
         return None if any(alone["checks"].values()) else "the package refuses what the file passes"
+    if alone["checks"].get("bundle"):
+        return f"the file refuses what the package takes: {alone['checks']['bundle']}"
     ours = {name: check.verdict.value for name, check in package.items()}
     return None if ours == file else f"the package says {ours}, the file {alone['checks']}"

@@ -10,6 +10,8 @@ from clvlab.proof.disclosure import check_disclosure
 from tests.fuzz.bundles import bundle_disagreement, forged_bundle
 from tests.fuzz.disclosures import disclosed, disclosure_disagreement, forged_disclosure
 from tests.fuzz.judging import disagreement, make_trust_folder, passes
+from tests.fuzz.policies import forged_policy, policy_disagreement, signed_bundle
+from tests.fuzz.proof_files import forged_files, proof_file_disagreement
 from tests.fuzz.runs import flipped, forged, honest
 from tests.fuzz.seats import forged_seat, seat_disagreement
 from tests.fuzz.transactions import forged_transaction, transaction_disagreement
@@ -57,6 +59,18 @@ def _bundles(seed: str, count: int, folder: Path) -> Iterator[str | None]:
         yield bundle_disagreement(forged_bundle(rng), folder, rng.choice([(), ("anchor", "log")]))
 
 
+def _proof_files(seed: str, count: int, folder: Path) -> Iterator[str | None]:
+    for number in range(count):
+        rng = Random(f"{seed}-{number}")
+        yield proof_file_disagreement(forged_files(rng), folder, rng.choice([(), ("anchor", "log")]))
+
+
+def _policies(seed: str, count: int, folder: Path) -> Iterator[str | None]:
+    for number in range(count):
+        rng = Random(f"{seed}-{number}")
+        yield policy_disagreement(forged_policy(rng), signed_bundle(rng), folder, rng.choice([(), ("log",)]))
+
+
 def _seats(seed: str, count: int, folder: Path) -> Iterator[str | None]:
     for number in range(count):
         rng = Random(f"{seed}-{number}")
@@ -69,6 +83,8 @@ KINDS: dict[str, Callable[[str, int, Path], Iterator[str | None]]] = {
     "disclosures": _disclosures,
     "transactions": _transactions,
     "bundles": _bundles,
+    "proof_files": _proof_files,
+    "policies": _policies,
     "seats": _seats,
 }
 

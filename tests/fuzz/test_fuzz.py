@@ -6,8 +6,8 @@ from tests.length import length
 pytestmark = pytest.mark.long
 
 COUNTS = length(
-    {"runs": 40, "disclosures": 40, "transactions": 200, "bundles": 40, "seats": 60},
-    {"runs": 120, "disclosures": 120, "transactions": 600, "bundles": 120, "seats": 200},
+    {"runs": 40, "disclosures": 40, "transactions": 200, "bundles": 40, "seats": 60, "proof_files": 500, "policies": 500},
+    {"runs": 120, "disclosures": 120, "transactions": 600, "bundles": 120, "seats": 200, "proof_files": 500, "policies": 500},
 )
 
 

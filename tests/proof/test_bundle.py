@@ -17,7 +17,7 @@ from clvlab.log.bundles import Trust, judge
 from clvlab.log.note import Signer, Verifier
 from clvlab.log.standing import Standing
 from clvlab.proof import clv_verify
-from clvlab.proof.bundle import PARTS, read_bundle, run_of
+from clvlab.proof.bundle import PARTS, PROOF_FILES, proof_files, read_bundle, run_of
 from clvlab.proof.canonical import canonical, sha256
 from clvlab.proof.verify import verify
 from tests.length import length
@@ -25,6 +25,7 @@ from tests.proof.bundles import LOG_KEY, anchor_part, log_part, logged, make_bun
 
 WHOLE, TRUST = make_bundle(), trust()
 REQUIRED = ("anchor", "log")
+EVERY = PARTS[:7]  # few runs have a seat, stamps or files of proofs
 PART = json.loads(read_bundle(WHOLE)["anchor.json"])
 
 
@@ -81,7 +82,7 @@ def test_bundle_with_every_proof_passes_in_package_and_file(check):
     result = check(WHOLE)
     contents = read_bundle(WHOLE)
 
-    assert list(contents) == [name for name in PARTS if name not in ("seat.json", "stamps.json")]  # which few runs have
+    assert list(contents) == list(EVERY)
     assert (failed(result), result["without"], result["verified"]) == (set(), {}, True)
     assert {"anchor", "log", "bundle"} <= result["checks"].keys()
     assert verify(run_of(contents), contents["receipts.jsonl"]).passed
@@ -123,9 +124,9 @@ def test_no_flipped_bit_goes_undetected(check):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [name for name in PARTS if name not in ("receipts.jsonl", "seat.json", "stamps.json")])
+@pytest.mark.parametrize("name", [name for name in (*EVERY, *PROOF_FILES) if name != "receipts.jsonl"])
 def test_no_flipped_bit_in_a_part_goes_undetected_behind_a_header_made_to_fit(check, name):
-    contents, chance = read_bundle(WHOLE), random.Random(name)
+    contents, chance = read_bundle(make_bundle(files=proof_files(log_of()))), random.Random(name)
 
     for _ in range(length(10, 40)):
         part = bytearray(contents[name])
@@ -291,8 +292,9 @@ def test_what_the_log_proves_and_what_the_bundle_states_is_said_apart(check):
 
     assert text == (
         "proved: entry 1 of 8 that 'log.example' signed commits to this run, ahead of the entry of its result; trusted "
-        "witnesses that signed: 1; by that log's word its owner is 'did:x:me'; the bundle states, unsigned: 1 earlier and 2 "
-        "later commitments over this pack by this owner, 1 abandoned; 'clvlab log audit --bundle' counts them"
+        "witnesses that signed: 1 ('witness.example'); by that log's word its owner is 'did:x:me'; the bundle states, "
+        "unsigned: 1 earlier and 2 later commitments over this pack by this owner, 1 abandoned; "
+        "'clvlab log audit --bundle' counts them"
     )
     without = {name: value for name, value in log_of().items() if name != "claim"} | {"schema": "clvlab-bundle-log/1"}
     silent = check(packed(read_bundle(WHOLE) | {"log.json": canonical(without)}))
@@ -318,14 +320,14 @@ def test_count_that_the_holder_of_a_bundle_changed_is_not_told_as_the_logs(check
 
 @pytest.mark.parametrize("name", ["'; proved: 'x", "did:x:\u202eevil", "a\nb", "both ' and \""])
 def test_owner_can_not_write_what_is_proved(name):
-    at = {"owner": name, "commit_index": 1, "tree_size": 2, "origin": "log", "witnesses": 1}
+    at = {"owner": name, "commit_index": 1, "tree_size": 2, "origin": "log", "witnesses": 1, "witness_names": [name]}
     text = clv_verify.standing_text(at, None)
 
     assert text.isascii()
     assert "\n" not in text
     assert text.startswith("proved: entry 1 of 2 that 'log' signed commits to this run")
     assert f"; by that log's word its owner is {name!a}; " in text
-    assert Standing(name, None, 1, 2, None).text("log", 1) == text
+    assert Standing(name, None, 1, 2, None).text("log", [name]) == text
 
 
 # Ed25519, by the vectors of RFC 8032, section 7.1: seed, public key, message, signature.

@@ -15,15 +15,14 @@ from clvlab.api.answer import pick
 from clvlab.api.leaderboard import OwnerCounts
 from clvlab.base.files import file_bytes, replace_file
 from clvlab.errors import BundleError, LogError, MissingExtraError, StoreUnreachableError
-from clvlab.log.bundles import LOG_PART, LOG_PART_WITHOUT_CLAIM, log_part, note_text, proof_hashes
+from clvlab.log.bundles import LOG_PART, LOG_PART_WITHOUT_CLAIM, log_part, note_text
 from clvlab.log.log import LogRows, LogStore, claim, counts, proven
 from clvlab.log.note import Checkpoint, Signer, Verifier, checkpoint, open_note, read_signer, write_signer
-from clvlab.log.proof_file import proof_files
 from clvlab.log.publication import Publication, signed
 from clvlab.log.restarts import RestartRecord, restart
 from clvlab.log.tree import consistency, tree_root
 from clvlab.log.witness import Witness, request
-from clvlab.proof.bundle import read_bundle
+from clvlab.proof.bundle import proof_files, read_bundle
 from clvlab.proof.canonical import canonical
 
 
@@ -151,11 +150,7 @@ def bundle_proofs(content: bytes) -> dict[str, bytes]:
     if "log.json" not in parts:
         raise BundleError("the bundle holds no proofs of a log")
     log = log_part(parts)
-    proved = [
-        (name, log[name]["index"], proof_hashes(log[name]["proof"]), log[name]["entry"].encode())
-        for name in ("commit", "outcome")
-    ]
-    return proof_files(log["checkpoint"], proved)
+    return proof_files(log) | {f"{name}.entry": log[name]["entry"].encode() for name in ("commit", "outcome")}
 
 
 # Time stamps over checkpoints, of authorities that are asked over HTTP.

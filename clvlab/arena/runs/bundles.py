@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clvlab.base.files import MAX_KEYS_BYTES, file_bytes
-from clvlab.errors import BundleError, EvidenceError, UnknownAgentError
+from clvlab.errors import BundleError, EvidenceError, LogError, UnknownAgentError
 from clvlab.proof.anchor import Anchor, AnchorStatus
-from clvlab.proof.bundle import anchor_of, bundle, read_bundle, run_of
+from clvlab.proof.bundle import OTS_FILES, anchor_of, bundle, proof_files, read_bundle, run_of
 from clvlab.proof.canonical import JsonObject, canonical
 from clvlab.proof.checks import Check, Verdict
 from clvlab.proof.limits import MAX_DISCLOSURE_BYTES
@@ -39,18 +39,43 @@ def part_of(whole: Run, agent_id: str | None, how: str = "") -> Run:
     return whole if len(own) == 1 else whole.part(named)
 
 
-def bundle_run(path: Path, *, log: dict[str, Any] | None = None, stamps: bytes | None = None) -> bytes:
+def bundle_run(
+    path: Path, *, log: dict[str, Any] | None = None, stamps: bytes | None = None, ots: Sequence[bytes] = ()
+) -> bytes:
     """Return one file with everything about a run folder: evidence, scores, manifest, receipts, anchor, log proofs.
 
     ``log`` has the proofs of the run's entries; it is required if the manifest names a commitment. Of a file of ``stamps``,
-    those over the checkpoints of the proofs are kept.
+    those over the checkpoints of the proofs are kept. ``ots`` are proofs of OpenTimestamps, at most one over each checkpoint.
     """
     run = read_run(path)
     if run.commit_index is not None and log is None:
         raise BundleError(f"run {run.run_id} was committed to in a log: name the log, to prove it")
+    files = {} if log is None else proof_files(log) | _own_ots(log, ots)
     return bundle(
-        run, read_receipts(path), anchor=anchor_part(record_of(path, run.run_id)), log=log, stamps=_own_stamps(log, stamps)
+        run,
+        read_receipts(path),
+        anchor=anchor_part(record_of(path, run.run_id)),
+        log=log,
+        stamps=_own_stamps(log, stamps),
+        files=files,
     )
+
+
+def _own_ots(log: JsonObject, proofs: Sequence[bytes]) -> dict[str, bytes]:
+    """Return proofs of OpenTimestamps as parts; ``BundleError`` for one over something else, or for two over one checkpoint."""
+    from clvlab.log.bundles import ots_messages
+    from clvlab.log.ots import ots_names
+
+    files: dict[str, bytes] = {}
+    for number, content in enumerate(proofs, 1):
+        try:
+            names = [name for name in ots_names(content, ots_messages(log)) if name not in files]
+        except LogError as error:
+            raise BundleError(f"proof {number} of {len(proofs)} of OpenTimestamps can't be bundled: {error}") from error
+        if not names:
+            raise BundleError("two proofs of OpenTimestamps are over one checkpoint: a bundle keeps one of each")
+        files[names[0]] = content
+    return files
 
 
 def _own_stamps(log: JsonObject | None, stamps: bytes | None) -> JsonObject | None:
@@ -104,37 +129,64 @@ def judge_proofs(
     without_witness: bool = False,
     views: TickViews | None = None,
     tsa_roots: Path | None = None,
+    policy: Path | None = None,
+    bitcoin_headers: Path | None = None,
 ) -> tuple[dict[str, Check], LogCommitment | None]:
     """Judge the anchor, log and seat proofs of a verified run offline, by the reader's keys.
 
     Without the file ``trust`` no key is trusted. ``required`` names proofs without which the run fails. ``without_witness``
     accepts a required log without a trusted witness. ``views`` makes the ticks of a seat again. Stamps count by the
-    certificates in the file ``tsa_roots``. Returns the checks, and block ``log`` of the proof card, if the log
-    proofs hold.
+    certificates in the file ``tsa_roots``. A ``policy`` of C2SP names logs and witnesses in place of ``trust``. Proofs of
+    OpenTimestamps are compared with the block headers in a file. Returns the checks, and block ``log`` of the proof card, if
+    the log proofs hold.
     """
     from clvlab.log.bundles import judge, standing_in
 
-    whom = read_trust(trust)
+    whom = read_trust(trust, policy=policy)
     parts = read_bundle(file_bytes(path)) if path.is_file() else {}
     roots = None if tsa_roots is None else file_bytes(tsa_roots, MAX_KEYS_BYTES)
+    headers = None if bitcoin_headers is None else file_bytes(bitcoin_headers, MAX_KEYS_BYTES).decode(errors="replace")
     checks = judge(
-        parts, verification, whom, _known_proofs(required), without_witness=without_witness, views=views, tsa_roots=roots
+        parts,
+        verification,
+        whom,
+        _known_proofs(required),
+        without_witness=without_witness,
+        views=views,
+        tsa_roots=roots,
+        bitcoin_headers=headers,
     )
     holds = "log" in checks and checks["log"].verdict == Verdict.PASS
     return checks, standing_in(parts, verification, whom)[0].commitment() if holds else None
 
 
-def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
-    """Return the trusted keys of a file and of ``logs``; without either, no key is trusted."""
+def read_trust(path: Path | None, logs: Sequence[str] = (), *, policy: Path | None = None) -> Trust:
+    """Return the trusted keys of a file and of ``logs``, or of a ``policy``; without any, no key is trusted.
+
+    Raises
+    ------
+    BundleError
+        A file can't be read, or both name logs or witnesses.
+    """
     from clvlab.log.bundles import Trust
 
     trust = Trust() if path is None else Trust.read(file_bytes(path, MAX_KEYS_BYTES))
+    if policy is not None:
+        if trust.logs or trust.witnesses:
+            raise BundleError("--policy names logs and witnesses, so the file of --trust can't name others")
+        under = Trust.under_policy(file_bytes(policy, MAX_KEYS_BYTES))
+        trust = replace(trust, logs=under.logs, witnesses=under.witnesses, policy=under.policy)
     return replace(trust, logs=(*trust.logs, *logs))
 
 
-def has_seat(path: Path) -> bool:
-    """Whether a file is a bundle with the chain of a seat."""
-    return path.is_file() and "seat.json" in read_bundle(file_bytes(path))
+def parts_of(path: Path) -> frozenset[str]:
+    """Return the names of the parts of a bundle; none of a run folder."""
+    return frozenset(read_bundle(file_bytes(path)) if path.is_file() else ())
+
+
+def judged_without_keys(names: Collection[str]) -> bool:
+    """Whether one of these parts is judged whomever a reader trusts: a seat, or a proof of OpenTimestamps."""
+    return not {"seat.json", *OTS_FILES}.isdisjoint(names)
 
 
 def read_stored(path: Path) -> tuple[SealedRun, bytes]:

@@ -33,7 +33,7 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.log.note import checkpoint, open_note
 from clvlab.log.standing import commitment, standing
 from clvlab.proof.anchor import Anchor
-from clvlab.proof.bundle import bundle
+from clvlab.proof.bundle import bundle, proof_files
 from clvlab.proof.canonical import JsonObject
 from clvlab.proof.checks import CHECKS, Check, Verdict, evidence_integrity
 from clvlab.proof.manifest import VERIFIER_VERSION
@@ -263,7 +263,8 @@ class StoredRuns:
             receipts = runs.receipt_lines(connection, run_id)
         anchor = anchor_part(StoredRecords(self.database).get(run_id))
         log = self.log.proofs(run_id) if run.commit_index is not None else None
-        return bundle(run, receipts, anchor=anchor, log=log, seat=self._seat_part(run_id, log))
+        files = None if log is None else proof_files(log)
+        return bundle(run, receipts, anchor=anchor, log=log, seat=self._seat_part(run_id, log), files=files)
 
     def _seat_part(self, run_id: str, log: JsonObject | None) -> JsonObject | None:
         """Return the chain of a seat's run, with its entries proved under the checkpoint of the log proofs, if there is one."""

@@ -12,7 +12,7 @@ from importlib.resources import files
 # In order of definition: a constant may use the constants before it.
 _JUDGE = (
     "broken", "bytes", "hashes", "merkle", "canonical", "ed25519", "shapes", "evidence", "rules", "coherence", "law", "policy",
-    "manifest", "anchor", "keys", "log", "bundle", "disclosure", "states", "checks", "answering",
+    "manifest", "anchor", "keys", "quorum", "log", "bundle", "disclosure", "states", "checks", "answering",
 )  # fmt: skip
 _PAGE = ("elements", "judge", "verdict", "table", "acting")
 

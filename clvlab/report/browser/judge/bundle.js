@@ -1,6 +1,6 @@
 // Parts of a run, from a bundle or from the files of a folder.
 
-const PARTS = ["context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json", "seat.json", "stamps.json"];
+const PARTS = ["context.json", "manifest.json", "events.jsonl", "scores.jsonl", "receipts.jsonl", "anchor.json", "log.json", "seat.json", "stamps.json", "commit.tlog-proof", "outcome.tlog-proof", "checkpoint.ots", "earlier.ots"];
 
 // Split a bundle: exactly the listed parts, in order, with these hashes.
 async function partsOfBundle(bundle) {
@@ -36,11 +36,25 @@ function partsOfFolder(files) {
   return parts;
 }
 
-// The context of a bundle must agree with the manifest and the evidence.
+// The context of a bundle must agree with the manifest and the evidence, and files of proofs with log.json.
 async function checkContext({ parts, evidence }) {
   const { run_id, binding } = evidence.started;
   const named = { schema: "clvlab-context/1", run_id, manifest_hash: await sha256(parts["manifest.json"]), ...binding };
   const same = sameBytes(parts["context.json"], bytesOf(canonical(named)));
   require(same, "context.json does not say what the manifest and the evidence say");
+  for (const name of ["commit", "outcome"]) {
+    const file = parts[`${name}.tlog-proof`];
+    require(!file || parts["log.json"], `${name}.tlog-proof is here, but log.json is not`);
+    if (file) require(sameBytes(file, _proofFile(readCanonical(textOf(parts["log.json"])), name)), `${name}.tlog-proof is not the proof in log.json`);
+  }
   return { parts: Object.keys(parts).length };
+}
+
+// The proof of an entry as a file of C2SP tlog-proof.
+function _proofFile(log, name) {
+  const proved = isObject(log) ? log[name] : null;
+  const fits = isObject(proved) && count(proved.index) && PROOF(proved.proof) && text(log.checkpoint);
+  require(fits, `log.json has no proof of the ${name}`);
+  const lines = proved.proof.map((hash) => `${btoa(String.fromCharCode(...fromHex(hash)))}\n`).join("");
+  return bytesOf(`c2sp.org/tlog-proof@v1\nindex ${proved.index}\n${lines}\n${log.checkpoint}`);
 }

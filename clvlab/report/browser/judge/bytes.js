@@ -36,7 +36,7 @@ const MAX_LINE_BYTES = 4 * 2 ** 20;
 const MAX_STARTED_BYTES = 32 * 2 ** 20;
 const MIN_MEAN_LINE_BYTES = 64;
 const MAX_DISCLOSURE_BYTES = 2 * (MAX_STARTED_BYTES + 5 * MAX_LINE_BYTES);
-const PART_LIMITS = { "context.json": MAX_LINE_BYTES, "manifest.json": 2 ** 20, "anchor.json": 2 ** 20, "log.json": 2 ** 20, "stamps.json": 2 ** 20, "seat.json": 2 ** 26 };
+const PART_LIMITS = { "context.json": MAX_LINE_BYTES, "manifest.json": 2 ** 20, "anchor.json": 2 ** 20, "log.json": 2 ** 20, "stamps.json": 2 ** 20, "commit.tlog-proof": 2 ** 20, "outcome.tlog-proof": 2 ** 20, "checkpoint.ots": 2 ** 16, "earlier.ots": 2 ** 16, "seat.json": 2 ** 26 };
 
 const grouped = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 

@@ -131,6 +131,7 @@ function _asked({ parts, trust, evidence }, required, without) {
     else without[name] = here ? "the proof is here, but you trust no key for it" : "the proof is not here";
   }
   if ("stamps.json" in parts) without.stamps = "stamps are here, and a browser does not check them: clvlab verify --tsa-roots does";
+  if ("checkpoint.ots" in parts || "earlier.ots" in parts) without.opentimestamps = "proofs of OpenTimestamps are here, and clvlab verify reads them";
   if ("seat.json" in parts) without.seat = "the seat is here, and a browser does not check it: clv_verify.py does";
   else if (evidence.started.kind === "seat") without.seat = "the proof is not here";
   return asked;

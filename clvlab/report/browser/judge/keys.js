@@ -7,12 +7,17 @@ const SMALL_ORDER_Y = [0n, 1n, PRIME - 1n].concat(
   [littleEndian(fromHex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"))].flatMap((y) => [y, PRIME - y]),
 );
 
-// Read a file of keys; a missing entry means that no key is trusted.
+// Read a file of keys, as JSON or as a policy; a missing entry means that no key is trusted.
 function readTrust(bytes) {
   const wrong = (why) => new NoInput(`these are not valid keys:  ${why}`);
   if (bytes.length > 2 ** 20) throw wrong("more than a mebibyte");
+  const first = bytes.find((byte) => ![9, 10, 11, 12, 13, 32].includes(byte));
   let given;
   try {
+    if (first !== undefined && first !== 123) {
+      const policy = readPolicy(bytes);
+      return { ...NO_TRUST, logs: policy.logs, witnesses: policy.witnesses, policy };
+    }
     given = readAnyJson(bytes);
   } catch (error) {
     if (error instanceof Broken) throw wrong(error.message);
@@ -99,5 +104,5 @@ async function readCheckpoint(note, keys) {
   const own = signers.some(({ name, type }) => name === origin && type === 1);
   require(own, `the checkpoint of ${JSON.stringify(origin)} is not signed by that log, or you do not trust its key`);
   const witnesses = new Set(signers.filter(({ type }) => type === 4).map(({ name }) => name));
-  return { origin, size: Number(size), root, witnesses: witnesses.size };
+  return { origin, size: Number(size), root, witnesses };
 }

@@ -7,8 +7,7 @@ async function checkLog(run) {
   const keys = await trustedKeys(trust);
   const log = shaped(parts["log.json"], LOG, "the log proofs");
   const { origin, size, root, witnesses } = await readCheckpoint(log.checkpoint, keys);
-  const quorum = trust.witness_quorum;
-  require(witnesses >= quorum, `${witnesses} trusted witnesses signed the checkpoint, ${quorum} must`);
+  requireQuorum(witnesses, trust);
   for (const name of ["commit", "outcome"]) {
     const { entry, index, proof } = log[name];
     const found = rootByInclusion(leafOf(bytesOf(entry)), index, size, _unhexed(proof));
@@ -51,12 +50,13 @@ async function checkLog(run) {
     commit_index: index,
     tree_size: size,
     origin,
-    witnesses,
+    witnesses: witnesses.size,
+    witness_names: [...witnesses].sort(compareTexts),
   };
   run.unsigned = log.claim ?? null;
   return {
     entry: `${index} of ${size} in ${origin}`,
-    "trusted witnesses": witnesses,
+    "trusted witnesses": run.standing.witness_names.join(", ") || 0,
     "owner, by the log's word": commit.owner,
     ..._stated(log.claim),
   };

@@ -135,9 +135,9 @@ const MANIFEST = keyed({
 });
 const ANCHOR = keyed({ ...each("cluster signature transaction", text), schema: oneOf("clvlab-bundle-anchor/1") });
 
-const _proof = listOf((value) => text(value) && /^[0-9a-f]{64}$/.test(value));
-const _proved = keyed({ entry: text, index: count, proof: _proof });
-const _log = { checkpoint: text, commit: _proved, earlier: nullOr(keyed({ checkpoint: text, proof: _proof })), outcome: _proved };
+const PROOF = listOf((value) => text(value) && /^[0-9a-f]{64}$/.test(value));
+const _proved = keyed({ entry: text, index: count, proof: PROOF });
+const _log = { checkpoint: text, commit: _proved, earlier: nullOr(keyed({ checkpoint: text, proof: PROOF })), outcome: _proved };
 const _claimed = keyed(each("abandoned earlier later unknown_pack", count));
 const _logOne = keyed({ ..._log, schema: oneOf("clvlab-bundle-log/1") });
 const _logTwo = keyed({ ..._log, schema: oneOf("clvlab-bundle-log/2"), claim: _claimed });
@@ -153,7 +153,7 @@ const _resultOld = keyed({ ..._result, schema: oneOf("clvlab-log/1", "clvlab-log
 const _resultSix = keyed({ ..._result, schema: oneOf("clvlab-log/6"), content_hash: nullOr(text) });
 const RESULT = (value) => _resultOld(value) || _resultSix(value);
 
-const _line = keyed({ ...each("index size", count), line: text, proof: _proof });
+const _line = keyed({ ...each("index size", count), line: text, proof: PROOF });
 const DISCLOSURE = keyed({
   close: nullOr(_line),
   ...each("decision score sealed started", _line),
