@@ -413,7 +413,7 @@ def _named_rows(name: str, table: pl.DataFrame, scored: pl.DataFrame) -> list[Ma
     return [row | {"name": words, "key": key} for row, words, key in zip(_with_pictures(table), names, keys, strict=True)]
 
 
-def _with_pictures(table: pl.DataFrame) -> list[Mapping[str, Any]]:
+def _with_pictures(table: pl.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a breakdown with pictures of their intervals on one scale."""
     within = scale([*table["low"], *table["high"], *table["mean_clv_bps"]])
     return [

@@ -376,7 +376,7 @@ def tear_sheet_page(performed: Run, executable: Executable | None = None) -> str
     >>> import clvlab as cl
     >>> page = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
     >>> page[:15], page.count("<svg"), "<script" in page
-    ('<!DOCTYPE html>', 43, False)
+    ('<!DOCTYPE html>', 156, False)
     """
     sheet, report = TearSheet(performed), performed.report
     run = {
