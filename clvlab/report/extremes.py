@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -37,7 +37,7 @@ class Extreme:
         Whether the price updates between entry and close were read.
     """
 
-    row: dict[str, Any]
+    row: Mapping[str, Any]
     path: tuple[tuple[int, int], ...]
     is_whole: bool
 
@@ -69,7 +69,7 @@ def extremes(run: Run, scored: pl.DataFrame, each: int = EACH) -> tuple[list[Ext
     return (found, []) if ranked.height <= 2 * each else (found[:each], found[each:])
 
 
-def _whole(row: dict[str, Any], between: list[tuple[int, int]] | None) -> tuple[tuple[tuple[int, int], ...], bool]:
+def _whole(row: Mapping[str, Any], between: list[tuple[int, int]] | None) -> tuple[tuple[tuple[int, int], ...], bool]:
     entry = (int(row["close_ts_ms"] - round(1000 * row["to_close_s"])), int(row["entry_prob_bps"]))
     return (entry, *(between or ()), (int(row["close_ts_ms"]), int(row["close_prob_bps"]))), between is not None
 
@@ -90,7 +90,7 @@ def _paths(run: Run, chosen: pl.DataFrame) -> Iterator[tuple[int, list[tuple[int
             yield row["seq"], [] if row["start"] is None else _between(tape.rows.slice(row["start"], row["rows"]), row)
 
 
-def _between(updates: pl.DataFrame, row: dict[str, Any]) -> list[tuple[int, int]]:
+def _between(updates: pl.DataFrame, row: Mapping[str, Any]) -> list[tuple[int, int]]:
     """Return time and probability of the open updates after the entry and before the close, the last of each of 160 spans."""
     inside = (pl.col("tick_seq") > row["tick_seq"]) & (pl.col("tick_seq") < row["end_seq"])
     kept = updates.filter(inside, ~pl.col("suspended")).drop_nulls("prob_bps")

@@ -59,7 +59,7 @@ def story(sheet: Sheet, executable: Executable | None = None, *, prefix: str = "
     paid = executable or Executable(sheet.source, level=sheet.level, selection=sheet.selection)
     families = [] if sheet.scored.is_empty() else list(_families(sheet))
     best, worst = extremes(sheet.source, sheet.scored)
-    shown = card(
+    html = card(
         "tear_sheet.html",
         f"Tear sheet of {sheet.agent_id} on {sheet.source.pack.pack_id}",
         p=prefix,
@@ -78,7 +78,7 @@ def story(sheet: Sheet, executable: Executable | None = None, *, prefix: str = "
         **_questions(sheet, drawn, paid),
     )
     # tables that are wider than the window are scrolled with the keyboard too
-    return Html(str(shown).replace('<div class="wide">', '<div class="wide" tabindex="0">'))
+    return Html(str(html).replace('<div class="wide">', '<div class="wide" tabindex="0">'))
 
 
 def _about(sheet: Sheet) -> str:
@@ -122,7 +122,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PanelFamily:
     """Panels on common axes; ``groups`` are the keys of the decisions, ``marks`` the mark of each key."""
 
     name: str
@@ -140,7 +140,7 @@ _FAMILIES = (
 )
 
 
-def _families(sheet: Sheet) -> Iterator[Family]:
+def _families(sheet: Sheet) -> Iterator[PanelFamily]:
     """Yield the families with a group, in the order of ``_FAMILIES``."""
     groups = breakdowns.groups_of(sheet.source, sheet.scored)
     closes = sheet.scored["close_ts_ms"].drop_nulls()
@@ -163,14 +163,14 @@ def _families(sheet: Sheet) -> Iterator[Family]:
             )
             for (key, row), words in zip(zip(table.to_series(0), table.iter_rows(named=True), strict=True), names, strict=True)
         )
-        yield Family(name, title, panels, groups[name], marks, walks)
+        yield PanelFamily(name, title, panels, groups[name], marks, walks)
 
 
 def _totals(walks: Mapping[str, list[tuple[int, int]]]) -> Iterator[float]:
     return (float(total) for walk in walks.values() for _, total in walk)
 
 
-def _dated(sheet: Sheet, families: Sequence[Family]) -> dict[str, object]:
+def _dated(sheet: Sheet, families: Sequence[PanelFamily]) -> dict[str, object]:
     parts = {f"part g-{own.marks[key]}": walk for own in families for key, walk in own.walks.items() if len(walk) > 1}
     curve, *strips = breakdowns.dated_pictures(sheet.scored, sheet.level, tall=_TALL, parts=parts) or [Html("")]
     return {"curve": curve, "strips": strips, "calendar": calendar_map(_days(sheet.scored))}
@@ -186,7 +186,7 @@ def _days(scored: pl.DataFrame) -> dict[date, tuple[float, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MoneyStep:
     """A step of the waterfall: its name, a change or a total with its interval, and its bar."""
 
     name: str
@@ -196,7 +196,7 @@ class Step:
     bar: Html
 
 
-def _steps(paid: Executable) -> list[Step]:
+def _steps(paid: Executable) -> list[MoneyStep]:
     means = {step: pct for (step, per), (_, pct) in paid.means.items() if per == "ordered" and pct.mean is not None}
     known = {step: found.mean for step, found in means.items() if found.mean is not None}
     if not {"line", "taken", "delayed", "commission"} <= known.keys():
@@ -204,13 +204,13 @@ def _steps(paid: Executable) -> list[Step]:
     expected = means["commission"]
     within = scale([*known.values(), expected.low, expected.high])
 
-    def total(name: str, note: str, found: Estimate) -> Step:
+    def total(name: str, note: str, found: Estimate) -> MoneyStep:
         bar = step_cell(0.0, found.mean or 0.0, within, bounds=(found.low, found.high), is_total=True)
-        return Step(name, note, None, found, bar)
+        return MoneyStep(name, note, None, found, bar)
 
-    def change(name: str, note: str, before: str, after: str) -> Step:
+    def change(name: str, note: str, before: str, after: str) -> MoneyStep:
         bar = step_cell(known[before], known[after], within)
-        return Step(name, note, known[after] - known[before], None, bar)
+        return MoneyStep(name, note, known[after] - known[before], None, bar)
 
     steps = [
         total("CLV at the fair price", "the gain if the fair price could be taken", means["line"]),
@@ -298,7 +298,7 @@ def _spread(sheet: Sheet) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DecisionPanel:
     """A decision in words, its picture, the marks of its groups, and its ids for the details."""
 
     match: str
@@ -315,20 +315,20 @@ class Decision:
 
 
 def _decisions(
-    sheet: Sheet, best: Sequence[Extreme], worst: Sequence[Extreme], families: Sequence[Family]
-) -> dict[str, list[Decision]]:
+    sheet: Sheet, best: Sequence[Extreme], worst: Sequence[Extreme], families: Sequence[PanelFamily]
+) -> dict[str, list[DecisionPanel]]:
     """Return the decisions under their headings."""
     if not best:
         return {}
     fixtures = {one.fixture_id: one for one in sheet.source.pack.manifest.fixtures}
     place = {seq: number for number, seq in enumerate(sheet.scored["seq"])}
 
-    def shown(found: Extreme, within: tuple[int, int]) -> Decision:
+    def panel_of(found: Extreme, within: tuple[int, int]) -> DecisionPanel:
         row, fixture = found.row, fixtures[found.row["fixture_id"]]
         groups = ((own, own.groups[place[row["seq"]]]) for own in families)
         decided_ms, odds = found.path[0][0], row["odds_milli"]
         side = side_name(row["market_key"], row["side"], fixture.names)
-        return Decision(
+        return DecisionPanel(
             match_name(fixture.names, fixture.fixture_id),
             f"{market_name(row['market_key'])}: {side}",
             league_of(fixture) or "",
@@ -344,7 +344,7 @@ def _decisions(
 
     titles = ("The {} best decisions", "The {} worst decisions") if worst else ("All {} decisions, the best first",)
     return {
-        title.format(len(found)): [shown(one, _within(found)) for one in found]
+        title.format(len(found)): [panel_of(one, _within(found)) for one in found]
         for title, found in zip(titles, (best, worst), strict=False)
     }
 
@@ -410,10 +410,10 @@ def _named_rows(name: str, table: pl.DataFrame, scored: pl.DataFrame) -> list[Ma
     """Return the rows of a breakdown with ``name`` and ``key`` of their group, and their interval on one scale."""
     names = breakdowns.group_names(name, table, scored)
     keys = table.to_series(0).to_list()
-    return [row | {"name": words, "key": key} for row, words, key in zip(_with_pictures(table), names, keys, strict=True)]
+    return [{**row, "name": words, "key": key} for row, words, key in zip(_with_pictures(table), names, keys, strict=True)]
 
 
-def _with_pictures(table: pl.DataFrame) -> list[dict[str, Any]]:
+def _with_pictures(table: pl.DataFrame) -> list[Mapping[str, Any]]:
     """Return the rows of a breakdown with pictures of their intervals on one scale."""
     within = scale([*table["low"], *table["high"], *table["mean_clv_bps"]])
     return [

@@ -248,21 +248,6 @@ def _inward(at: float, edge: float) -> str:
     return "start" if at < edge else "end" if at > 1 - edge else "middle"
 
 
-def sparkline(totals: Sequence[float]) -> Html:
-    """Draw the course of a sum, and zero; empty without two values."""
-    if len(totals) < 2:
-        return Html("")
-    least, most = scale(totals)
-
-    def y(value: float) -> float:
-        return _ROW_HEIGHT - 2 - (_ROW_HEIGHT - 4) * (value - least) / (most - least)
-
-    points = [(number / (len(totals) - 1), y(total)) for number, total in enumerate(totals)]
-    drawn = f'<path d="{path(points)}" fill="none" stroke="{BLUE}" stroke-width="1.4" vector-effect="non-scaling-stroke"/>'
-    zero = line(0, y(0), 1, y(0), more=' opacity=".3"')
-    return picture(f"from {plus(totals[0])} to {plus(totals[-1])}", _ROW_HEIGHT, zero, stretch(_ROW_HEIGHT, drawn))
-
-
 _PANEL_HEIGHT = 44
 
 
