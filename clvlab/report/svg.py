@@ -259,7 +259,7 @@ def panel_line(
     Examples
     --------
     >>> drawn = panel_line([(0, 0.0), (5, 8.0)], (0, 10), (-2.0, 8.0))
-    >>> "M0.0,33.6 500.0,2.0" in drawn, "sum +8 bps" in drawn, panel_line([(0, 1.0)], (0, 10), (0.0, 1.0)) == ""
+    >>> "M0.0,34.0 500.0,2.0" in drawn, "sum +8 bps" in drawn, panel_line([(0, 1.0)], (0, 10), (0.0, 1.0)) == ""
     (True, True, True)
     """
     if len(points) < 2 or within_ms[1] <= within_ms[0]:
