@@ -221,3 +221,15 @@ def test_what_a_researcher_sees_of_a_sheet(sheet):
         "by_market", "by_probability", "by_side", "by_time", "calibration", "clv", "cumulative", "entry_and_close", "fixtures",
         "permutation", "results", "settled",
     ]  # fmt: skip
+
+
+def test_other_agents_of_the_run_stand_next_to_the_agent(shown):
+    both = cl.Lab().compete("starter", ["baseline", "cumulative-drift"])
+
+    html = both.tear_sheet("cumulative-drift", resamples=50, draws=5)._repr_html_()
+
+    other = both.tear_sheet("baseline").clv
+    row = re.search(r"<tr><td>baseline<br>.*?</tr>", html, re.DOTALL)[0]
+    assert "another agent of the run" in row
+    assert f"<strong>{other.mean:+,.0f}</strong>" in row
+    assert "another agent of the run" not in shown
