@@ -241,6 +241,18 @@ def minute(ts_ms: int) -> str:
     return f"{found:%Y-%m-%d}" if ts_ms % 86_400_000 == 0 else f"{found:{TO_MINUTE}} UTC"
 
 
+def clock(ts_ms: int) -> str:
+    """Return a day and time of day by name, to the minute; milliseconds beyond the calendar stay a number.
+
+    Examples
+    --------
+    >>> clock(1_767_387_600_000), clock(10**17)
+    ('Fri 2 Jan 2026, 21:00 UTC', '100000000000000000 ms')
+    """
+    found = utc(ts_ms)
+    return f"{ts_ms} ms" if found is None else f"{found:%a} {day(found)}, {found:%H:%M} UTC"
+
+
 def utc(ts_ms: int) -> datetime | None:
     """Return the time of milliseconds since 1970; ``None`` beyond the calendar."""
     try:
@@ -407,6 +419,17 @@ def side_name(market_key: str, side: str, names: Sequence[str] = ()) -> str:
     return names[teams[role]] if role in teams and len(names) == 2 else role.value
 
 
+def match_name(names: Sequence[str], fixture_id: int) -> str:
+    """Return who plays; the number of a fixture whose names are not known.
+
+    Examples
+    --------
+    >>> match_name(("Ash", "Birch"), 12), match_name((), 12)
+    ('Ash – Birch', 'fixture 12')
+    """
+    return " – ".join(names) or f"fixture {fixture_id}"
+
+
 def market_names(market_keys: Iterable[str]) -> dict[str, str]:
     """Return a name for each key; keys that would get the same name stay as they are.
 
@@ -418,6 +441,22 @@ def market_names(market_keys: Iterable[str]) -> dict[str, str]:
     named = {key: market_name(key) for key in market_keys}
     taken = list(named.values())
     return {key: name if taken.count(name) == 1 else key for key, name in named.items()}
+
+
+def side_names(sides: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return a name for each side of (market key, side); sides whose name is not their own alone stay as they are.
+
+    Examples
+    --------
+    >>> side_names([("1X2_PARTICIPANT_RESULT||", "part1"), ("totals||point=2.5", "Over"), ("cards", "part2")])
+    {'part1': 'home', 'Over': 'over', 'part2': 'part2'}
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for market_key, side in sides:
+        found[side].add(side_name(market_key, side))
+    named = {side: names.pop() if len(names) == 1 else side for side, names in found.items()}
+    taken = list(named.values())
+    return {side: name if taken.count(name) == 1 else side for side, name in named.items()}
 
 
 def kinds_of(market_keys: Iterable[str]) -> dict[str, str]:
@@ -499,6 +538,24 @@ REASON_RULES: Mapping[str, str] = {
     "pending_horizon": "The decision is nearer to the close than the horizon: valid, and not scored.",
 }
 """The first rule that a decision failed, in a sentence."""
+
+REFUSALS: Mapping[str, str] = {
+    "quote_missing": "no odds were on offer",
+    "quote_stale": "the odds were too old",
+    "slippage_over_max": "the odds were too far below the limit",
+    "edge_below_min": "the edge was below the minimum",
+    "stake_over_max": "the stake was above the maximum",
+    "kill_switch_on": "the kill switch was on",
+    "market_not_allowed": "the market is not allowed",
+    "venue_not_allowed": "the venue is not allowed",
+    "warmup": "too early in the match",
+    "cooldown_active": "too soon after the last bet",
+    "stake_missing": "no stake was named",
+    "prob_out_of_range": "the probability is outside of the allowed range",
+    "order_cap": "the number of bets was used up",
+    "exposure_cap": "the stakes on the market or match were used up",
+}
+"""Why the policy refused a bet."""
 
 CHECK_QUESTIONS: Mapping[str, str] = {
     "evidence_integrity": "Are the stored bytes the ones that were sealed?",

@@ -45,7 +45,7 @@ from clvlab.packs.catalog import Catalog
 from clvlab.proof.anchor import Anchor
 from clvlab.proof.canonical import sha256
 from clvlab.report.executable import Executable
-from clvlab.report.figures import Figure
+from clvlab.report.figures import Figure, figures
 from clvlab.report.tearsheet import TearSheet, tear_sheet_page
 from clvlab.runs.run import Run, backtest_id, reopen, run_id_of
 from clvlab.runs.spec import ReplaySpec
@@ -92,7 +92,7 @@ def statistics_of(performed: Run, level: float = 0.95, resamples: int = 5_000, s
         "top_five_share": spread.top_share,
         "resamples": resamples,
         "seed": seed,
-        "figures": [_row(figure) for figure in sheet.figures(moved=False)],
+        "figures": [_row(figure) for figure in figures(sheet, moved=False)],
     }
 
 

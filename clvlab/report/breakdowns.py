@@ -26,7 +26,7 @@ from clvlab.statistics.by_date import cumulative, falls, rolling
 from clvlab.statistics.delays import EDGES_S
 from clvlab.statistics.fills import series_of
 from clvlab.statistics.measures import MEASURES
-from clvlab.words import seconds, tally
+from clvlab.words import REASONS, REFUSALS, market_names, seconds, side_names, tally
 
 TITLES = {
     "by_time": "Means by time to the close",
@@ -35,13 +35,13 @@ TITLES = {
     "by_side": "Means by side",
     "by_probability": "Means by entry probability",
     "by_gap": "Means by gaps of the capture",
-    "closes": "Against every close there is: entry and close by the same source (bps of probability)",
-    "on_offer": "On offer by book when it was decided, valued at the closing probability of the consensus",
+    "closes": "CLV against each close: entry and close from the same source, bps of probability",
+    "on_offer": "Prices of each book at the decision, valued at the close of the consensus",
     "reasons": "Decisions by reason",
-    "refusals": "Refused by the policy, by reason (scores do not depend on it)",
+    "refusals": "Decisions refused by the policy (scores ignore it)",
     "quality": "Data quality of the scored decisions",
 }
-_MOST_GROUPS = 12
+_MOST_GROUPS, _MOST_STEPS = 12, 60
 _TIMES = (
     "under 5 min", "5-15 min", "15-30 min", "30-60 min", "1-2 h", "2-3 h", "3-6 h", "6-12 h", "12-24 h", "1-2 d", "2-4 d",
     "4 d and more",
@@ -98,11 +98,10 @@ def tables(backtest: Run, scored: pl.DataFrame, level: float, *, whole: bool = T
             found = found.join(further, on="group", how="left", nulls_equal=True, maintain_order="left")
         return found
 
-    time = pl.Series(np.searchsorted(EDGES_S[1:], scored["to_close_s"].to_numpy(), side="right"))
     tenth = (scored["entry_prob_bps"] // 1000).clip(0, 9)
     by_gap = _with_labels(means(scored["in_gap"].cast(pl.Int64)), "entry and close", ("clear of gaps", "touched by a gap"))
     return {
-        "by_time": _with_labels(means(time), "time to close", _TIMES),
+        "by_time": _with_labels(means(pl.Series(_time_bins(scored))), "time to close", _TIMES),
         "by_league": _by_size(means(_leagues(backtest, scored)).drop_nulls("group"), "league"),
         "by_market": _by_size(means(_markets(scored["market_key"])), "market"),
         "by_side": means(scored["side"]).rename(_NAMES | {"group": "side"}),
@@ -113,6 +112,22 @@ def tables(backtest: Run, scored: pl.DataFrame, level: float, *, whole: bool = T
         "refusals": _counts(backtest.report["policy"]["refused"] if whole else {}, "reason"),
         "quality": _quality(backtest, scored, whole=whole),
     }
+
+
+def _time_bins(scored: pl.DataFrame) -> Ints:
+    return np.searchsorted(EDGES_S[1:], scored["to_close_s"].to_numpy(), side="right")
+
+
+def group_names(name: str, table: pl.DataFrame, scored: pl.DataFrame) -> list[str]:
+    """Return the names of the groups of a breakdown for people; a market or a side without a name of its own keeps its key."""
+    words: Mapping[str, str] = {}
+    if name == "by_market":
+        words = market_names(table["market"])
+    elif name == "by_side":
+        words = side_names(scored.select("market_key", "side").unique().sort("market_key", "side").iter_rows())
+    elif name in ("reasons", "refusals"):
+        words = REASONS if name == "reasons" else REFUSALS
+    return [words.get(key, key) for key in table.to_series(0)]
 
 
 def fixture_totals(scored: pl.DataFrame) -> pl.DataFrame:
@@ -156,14 +171,25 @@ def _pooled(keys: pl.Series, what: str) -> pl.Series:
     return pl.select(pl.when(keys.is_in(kept.implode())).then(keys).otherwise(pl.lit(pooled))).to_series()
 
 
-def market_walks(scored: pl.DataFrame) -> dict[str, list[float]]:
-    """Return the cumulative CLV of each market of ``by_market``, by close, from 0."""
-    named = scored.select("clv_bps", "close_ts_ms", "fixture_id", market=_markets(scored["market_key"]))
+def groups_of(backtest: Run, scored: pl.DataFrame) -> pl.DataFrame:
+    """Return the groups of each scored decision in ``by_time``, ``by_league`` and ``by_market``, by these names.
+
+    ``by_league`` is ``None`` if the pack names no league.
+    """
+    times = pl.Series(_TIMES, dtype=pl.String).gather(_time_bins(scored))
+    league = _leagues(backtest, scored)
+    return pl.DataFrame({"by_time": times, "by_league": league, "by_market": _markets(scored["market_key"])})
+
+
+def group_walks(scored: pl.DataFrame, groups: pl.Series) -> dict[str, list[tuple[int, int]]]:
+    """Return (time of the close in ms, cumulative CLV in bps) of each group, at most 60 points, from 0."""
+    named = scored.select("clv_bps", "close_ts_ms", "fixture_id", group=groups).drop_nulls(["group", "close_ts_ms"])
     walks = {}
-    for (market,), rows in named.group_by("market"):
+    for (group,), rows in named.group_by("group", maintain_order=True):
         totals = rows.group_by("fixture_id").agg(pl.sum("clv_bps"), pl.max("close_ts_ms")).sort("close_ts_ms", "fixture_id")
-        walk = [0.0, *totals["clv_bps"].cum_sum().to_list()]
-        walks[str(market)] = [walk[place] for place in np.unique(np.linspace(0, len(walk) - 1, min(len(walk), 60)).astype(int))]
+        ends, sums = totals["close_ts_ms"], totals["clv_bps"].cum_sum()
+        places = np.unique(np.linspace(0, totals.height - 1, min(totals.height, _MOST_STEPS)).astype(int))
+        walks[str(group)] = [(ends[0], 0), *zip(ends.gather(places), sums.gather(places), strict=True)]
     return walks
 
 
@@ -426,22 +452,29 @@ def cumulative_clv(scored: pl.DataFrame, closes: pl.DataFrame, level: float = 0.
     return cumulative(dated["clv_bps"], dated["fixture_id"], dated["close_ts_ms"], level=level)
 
 
-def cumulative_picture(found: pl.DataFrame, level: float = 0.95) -> Html:
+def cumulative_picture(found: pl.DataFrame, level: float = 0.95, **more: Any) -> Html:
     """Draw ``CUMULATIVE`` of CLV as an SVG element; empty with one date."""
     columns = (found[name].to_list() for name in ("time_ms", "total", "low", "high"))
-    return cumulative_line(*columns, title=f"Cumulative CLV by date of the close, {level:.0%} band", unit="bps")
+    return cumulative_line(*columns, title=f"Cumulative CLV by date of the close, {level:.0%} band", unit="bps", **more)
 
 
-def dated_pictures(scored: pl.DataFrame, level: float) -> list[Html]:
-    """Draw CLV by close: the sum, the rolling mean, and the fall from the last peak."""
+def dated_pictures(
+    scored: pl.DataFrame, level: float, *, tall: int = 166, parts: Mapping[str, Sequence[tuple[float, float]]] | None = None
+) -> list[Html]:
+    """Draw CLV by close on one axis of dates: the sum, ``tall`` pixels high, the rolling mean, and the fall from the peak.
+
+    ``parts`` are sums of parts by the classes of their lines; see ``cumulative_line``.
+    """
     if scored.is_empty():
         return []
     by_date = scored["clv_bps"], scored["fixture_id"], scored["close_ts_ms"]
     width = max(_LEAST_ROLLED, scored["fixture_id"].n_unique() // 10)
     rolled, fallen = rolling(*by_date, width, level=level), falls(*by_date)
+    times = fallen["time_ms"].to_list()
     mean = cumulative_line(
         *(rolled[name].to_list() for name in ("time_ms", "mean", "low", "high")),
-        title=f"Mean CLV of the last {width} fixtures, {level:.0%} band", unit="bps",
+        title=f"Mean CLV of the last {width} fixtures, {level:.0%} band", unit="bps", within_ms=(times[0], times[-1]),
     )  # fmt: skip
-    fall = fall_area(fallen["time_ms"].to_list(), fallen["fall"].to_list(), title="Fall from the peak")
-    return [part for part in (cumulative_picture(cumulative(*by_date, level=level), level), mean, fall) if part]
+    fall = fall_area(times, fallen["fall"].to_list(), title="Fall from the peak")
+    total = cumulative_picture(cumulative(*by_date, level=level), level, height=tall, parts=parts)
+    return [part for part in (total, mean, fall) if part]

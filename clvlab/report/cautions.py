@@ -9,7 +9,7 @@ import polars as pl
 
 from clvlab.report.figures import Sheet
 from clvlab.statistics import BoundedClusters, Estimate, effective_clusters, mean_skewness, sum_by_cluster
-from clvlab.statistics.measures import MEASURES, counted, without_close
+from clvlab.statistics.measures import MEASURES, counted, sums_of, without_close
 
 MIN_EFFECTIVE = 10
 MAX_SKEWNESS = 0.12  # of a mean: beyond it, an error rate of 5 % on one side may be 7 %
@@ -27,7 +27,8 @@ _MOST_GONE = 0.01  # share of the decisions that would otherwise be scored
 
 def cautions(sheet: Sheet) -> list[str]:
     """Return the warnings about the means of a sheet and the prices behind them."""
-    sums = {f"mean {MEASURES[name].title}": sheet.sums[name] for name in ("clv", "edge")}
+    found = sums_of(sheet.scored)
+    sums = {f"mean {MEASURES[name].title}": found[name] for name in ("clv", "edge")}
     if sheet.settled:
         sums["return on investment"] = _flat_returns(sheet.settled.frame, sheet.scored)
     skewed = [text for name, clusters in sums.items() for text in _skew_warnings(name, clusters)]

@@ -16,9 +16,9 @@ from clvlab.report.selection import Selection
 from clvlab.runs.run import Run
 from clvlab.statistics import (
     BeatRate,
-    BoundedClusters,
     Calibration,
     Clusters,
+    Concentration,
     Delay,
     Estimate,
     Median,
@@ -194,8 +194,6 @@ class Sheet(Protocol):
     @property
     def tables(self) -> dict[str, pl.DataFrame]: ...
     @property
-    def sums(self) -> dict[str, BoundedClusters]: ...
-    @property
     def clv(self) -> Estimate: ...
     @property
     def price_ratio(self) -> Estimate: ...
@@ -211,6 +209,8 @@ class Sheet(Protocol):
     def median(self) -> Median: ...
     @property
     def beat(self) -> BeatRate: ...
+    @property
+    def concentration(self) -> Concentration: ...
     @property
     def permutation(self) -> Permutation | None: ...
     @property
@@ -327,49 +327,77 @@ def _span(low: float | None, high: float | None) -> str:
 
 MEANINGS: Mapping[str, str] = {
     **{f"mean {one.title}": one.question for one in MEASURES.values()},
-    "median CLV": "did it do so for the decision in the middle",
-    "mean CLV with entries at the closing message": "what the law says, with these entries",
-    "t, clustered by fixture": "how many standard errors the mean lies above zero",
-    "degrees of freedom of it": "how well that error is known",
-    "t, as if decisions were independent": "how misleading a count of decisions is",
-    "t of the edge, clustered by fixture": "how many standard errors the edge lies above zero",
-    "one-sided p of t": "how often chance alone gives a t as high",
-    "one-sided p of the edge's t": "how often chance alone gives that t as high",
-    "two-sided p of sign flips by fixture": "would random signs of the fixtures do as well",
-    "two-sided p of sign flips, edge": "would random signs do as well for the edge",
+    "median CLV": "did the middle decision gain too",
+    "mean CLV with entries at the closing message": "the law's mean, where a bet at the closing price counts as 0",
+    "t, clustered by fixture": "standard errors between the mean and zero",
+    "degrees of freedom of it": "how well the standard error of this t is known",
+    "t, as if decisions were independent": "the same t from a count that ignores fixtures",
+    "t of the edge, clustered by fixture": "standard errors between the edge and zero",
+    "one-sided p of t": "how often chance alone gives a t this high",
+    "one-sided p of the edge's t": "how often chance alone gives a t of the edge this high",
+    "two-sided p of sign flips by fixture": "how often random signs of the fixtures do as well",
+    "two-sided p of sign flips, edge": "how often random signs do as well for the edge",
     "effective fixtures": "how many equally large fixtures hold as much information",
-    "design effect": "how much is lost by decisions that share a fixture",
+    "design effect": "how much information is lost because decisions share fixtures",
     "effective sample size": "how many independent decisions would say as much",
-    "beat the close, of those that moved": "how often, whatever the size of the move",
-    "unmoved": "how often nothing moved",
-    "mean CLV of the same decisions in other fixtures": "what everybody gets there",
-    "one-sided p of the choice of fixture and side": "is it my choice of fixture and side",
-    "value of acting now": "what waiting would have cost",
-    "one-sided p of acting now, no test of skill": "how often waiting does as well; rough",
-    "largest fall of the cumulative CLV": "how bad the worst stretch was, in order of decisions",
+    "beat the close, of those that moved": "how often the line moved my way, whatever the size",
+    "unmoved": "how often the line did not move",
+    "mean CLV of the same decisions in other fixtures": "the mean of the same bets on other matches",
+    "one-sided p of the choice of fixture and side": "how often other fixtures and sides do as well",
+    "value of acting now": "the cost of waiting",
+    "one-sided p of acting now, no test of skill": "how often a later entry does as well (rough)",
+    "largest fall of the cumulative CLV": "the worst stretch, in order of decisions",
     "share of the five best fixtures in the total": "how much depends on a few matches",
-    "mean CLV without them": "what is left without these matches",
+    "mean CLV without them": "the mean without the five best fixtures",
     "settled decisions with a price": "how many bets have a result",
-    "settled profit, flat stake": "what was won, by luck and skill together",
-    "return on investment, flat stake": "the same, for each unit of stake",
-    "return that the close expected of them": "how much of that was to be expected",
-    "settled profit, stakes asked for": "what was won at the stakes of the agent",
-    "return on investment, stakes asked for": "the same, for each unit of stake",
-    "Brier score of the close against results": "does the close forecast well; lower is better",
-    "Brier score of the entry against results": "does the price that was taken forecast as well",
+    "settled profit, flat stake": "the profit, by luck and skill together",
+    "return on investment, flat stake": "the profit for each unit of stake",
+    "return that the close expected of them": "the return of the same bets if the close is right",
+    "settled profit, stakes asked for": "the profit at the stakes of the agent",
+    "return on investment, stakes asked for": "the profit for each unit of the agent's stakes",
+    "Brier score of the close against results": "how well the close forecasts; lower is better",
+    "Brier score of the entry against results": "how well the price taken forecasts; lower is better",
 }
 """The question of each figure, by its name in ``TearSheet.frame``."""
 
+QUESTIONS: Mapping[str, tuple[str, ...]] = {
+    "Does it beat the close?": (
+        "mean CLV", "median CLV", "mean CLV as price ratio", "beat the close, of those that moved", "unmoved",
+        "mean CLV with entries at the closing message",
+    ),
+    "Is it luck?": (
+        "t, clustered by fixture", "degrees of freedom of it", "t, as if decisions were independent", "one-sided p of t",
+        "two-sided p of sign flips by fixture", "effective fixtures", "design effect", "effective sample size",
+    ),
+    "At what prices?": (
+        "mean edge at the price taken", "t of the edge, clustered by fixture", "one-sided p of the edge's t",
+        "two-sided p of sign flips, edge",
+    ),
+    "Would other matches or later bets do as well?": (
+        "mean CLV of the same decisions in other fixtures", "one-sided p of the choice of fixture and side",
+        "value of acting now", "one-sided p of acting now, no test of skill",
+    ),
+    "Does it depend on a few matches?": (
+        "largest fall of the cumulative CLV", "share of the five best fixtures in the total", "mean CLV without them",
+    ),
+    "What did the results pay?": (
+        "settled decisions with a price", "settled profit, flat stake", "return on investment, flat stake",
+        "return that the close expected of them", "settled profit, stakes asked for", "return on investment, stakes asked for",
+        "Brier score of the close against results", "Brier score of the entry against results",
+    ),
+}  # fmt: skip
+"""The figures that answer each question, in the order of a sheet."""
+
 GLOSSARY: Mapping[str, str] = {
     "basis point (bps)": "one hundredth of a percentage point of probability",
-    "CLV": "closing-line value: closing less entry probability of the side that was backed, margin removed",
+    "CLV": "closing-line value: how far the fair probability of your side rose from bet to close",
     "close": "the last price before the match began, by the rule of the window",
-    "clustered": "counted by fixture: decisions of one match rise and fall together, and say less than as many matches",
-    "Brier score": "mean squared distance of a probability from what happened: 0 is perfect, 0.25 is a coin's",
-    "edge": "value of the price taken at the closing probability, with the margin that was paid; prices are quotes, not fills",
-    "pays": "has an edge above zero at the prices taken: worth more than it cost, if the close is right",
-    "interval": "means that chance alone would not make surprising; one that holds zero proves nothing",
+    "clustered": "counted by fixture, because decisions in one match rise and fall together",
+    "Brier score": "mean squared distance between a probability and the result: 0 is perfect, 0.25 is a coin's",
+    "edge": "value of the price taken at the closing probability, after margin; prices are quotes, not fills",
+    "pays": "has an edge above zero at the prices taken, if the close is right",
+    "interval": "means that the data allow; an interval around zero proves nothing",
     "p": "how often chance alone does as well",
-    "standard error": "how far a mean typically lies from the truth",
+    "standard error": "typical distance of a mean from the truth",
 }
 """Words of the sheet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from re import DOTALL, Match, sub
+from re import DOTALL, Match, findall, sub
 from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
@@ -140,7 +140,8 @@ def card(template: str, heading: str = "", /, **values: object) -> Html:
 def page(title: str, content: Html) -> str:
     """Return a page that needs no other file. The first heading of its cards becomes that of the page."""
     text = str(content)
-    for name, level in (("h4", 2), ("h5", 3)):
-        text = sub(rf"(</?){name}\b", rf"\g<1>h{level}", text)
+    skipped = 0 if len(findall(r"<h4\b", text)) > 1 else 1  # of one card, the sections follow the heading of the page
+    for number in (4, 5, 6):
+        text = sub(rf"(</?)h{number}\b", rf"\g<1>h{number - 2 - (skipped if number > 4 else 0)}", text)
     text = sub(r"<h2\b(.*?)</h2>", r"<h1\1</h1>", text, count=1, flags=DOTALL)
     return f"{render('page.html', title=title, content=Html(text))}\n"

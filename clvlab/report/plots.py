@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.report.axes import BLUE, GREY, RED, axes_or_new, svg
+from clvlab.report.breakdowns import group_names
 from clvlab.report.figures import Sheet
 from clvlab.report.html import Html
 from clvlab.statistics import Calibration
@@ -23,11 +23,22 @@ _MOST_POINTS = 400
 _MOST_DOTS = 1_000
 _TENTHS = ",.1f"
 _CLV = "CLV, bps of probability"
-# The sums by date and the means by market are drawn without a library.
-_ALWAYS = (
-    "clv", "by_time", "by_probability", "by_side", "fixtures", "entry_and_close", "permutation",
-)  # fmt: skip
-_AWAITED = {"by time", "by probability", "by side", "fixtures", "permutation"}  # drawn from what threads compute
+# The sums by date and the means by group are drawn without a library.
+_ALWAYS = ("clv", "fixtures", "entry_and_close", "permutation")
+_AWAITED = {"fixtures", "permutation"}  # drawn from what threads compute
+
+
+def pictures(sheet: Sheet) -> dict[str, Html]:
+    """Draw the pictures of a sheet's page as SVG elements, by name, while threads compute what the page waits for."""
+    if sheet.scored.is_empty():
+        return {}
+    plots, settled = Plots(sheet), ("settled", "results") if sheet.settled else ()
+    names = (*_ALWAYS, *(("calibration",) if sheet.calibration else ()), *settled)
+    with ThreadPoolExecutor(2) as pool:
+        computed = pool.map(partial(getattr, sheet), ("tables", "permutation", "sign_flips", "delay", "moved_lines"))
+        drawn = {name: svg(getattr(plots, name), name.replace("_", " ")) for name in names if name not in _AWAITED}
+        list(computed)
+    return {name: drawn.get(name) or svg(getattr(plots, name), name.replace("_", " ")) for name in names}
 
 
 class Plots:
@@ -35,23 +46,6 @@ class Plots:
 
     def __init__(self, sheet: Sheet) -> None:
         self._sheet = sheet
-
-    def drawings(self) -> Iterator[tuple[str, Callable[[Any], object]]]:
-        """Yield name and method of each picture with data."""
-        if self._sheet.scored.is_empty():
-            return
-        settled = ("settled", "results") if self._sheet.settled else ()
-        for name in (*_ALWAYS, *(("calibration",) if self._sheet.calibration else ()), *settled):
-            yield name.replace("_", " "), getattr(self, name)
-
-    def svgs(self) -> list[Html]:
-        """Draw all pictures as SVG elements, while threads compute the inputs of the others and the page."""
-        drawings, sheet = dict(self.drawings()), self._sheet
-        with ThreadPoolExecutor(2) as pool:
-            computed = pool.map(partial(getattr, sheet), ("tables", "permutation", "sign_flips", "delay", "moved_lines"))
-            drawn = {title: svg(draw, title) for title, draw in drawings.items() if title not in _AWAITED}
-            list(computed)
-        return [drawn.get(title) or svg(draw, title) for title, draw in drawings.items()]
 
     def clv(self, ax: Axes | None = None) -> Axes:
         """Distribution of CLV, with mean, interval and median."""
@@ -180,7 +174,8 @@ class Plots:
 
     def _means(self, table: str, title: str, ax: Axes | None) -> Axes:
         ax, rows = axes_or_new(ax), self._sheet.tables[table]
-        names = [name if len(name) <= 26 else f"{name[:11]}…{name[-14:]}" for name in rows[rows.columns[0]]]
+        words = group_names(table, rows, self._sheet.scored)
+        names = [name if len(name) <= 26 else f"{name[:11]}…{name[-14:]}" for name in words]
         places = np.arange(rows.height)[::-1]
         _points(ax, places, rows["mean_clv_bps"], rows["low"], rows["high"], flat=True)
         ax.axvline(0, color=GREY, linewidth=0.8)

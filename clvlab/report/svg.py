@@ -248,19 +248,69 @@ def _inward(at: float, edge: float) -> str:
     return "start" if at < edge else "end" if at > 1 - edge else "middle"
 
 
-def sparkline(totals: Sequence[float]) -> Html:
-    """Draw the course of a sum, and zero; empty without two values."""
-    if len(totals) < 2:
+_PANEL_HEIGHT = 44
+
+
+def panel_line(
+    points: Sequence[tuple[float, float]], within_ms: tuple[float, float], within: tuple[float, float], unit: str = "bps"
+) -> Html:
+    """Draw a sum by date, (milliseconds, sum), on axes that several panels share; empty without two dates.
+
+    Examples
+    --------
+    >>> drawn = panel_line([(0, 0.0), (5, 8.0)], (0, 10), (-2.0, 8.0))
+    >>> "M0.0,34.0 500.0,2.0" in drawn, "sum +8 bps" in drawn, panel_line([(0, 1.0)], (0, 10), (0.0, 1.0)) == ""
+    (True, True, True)
+    """
+    if len(points) < 2 or within_ms[1] <= within_ms[0]:
         return Html("")
-    least, most = scale(totals)
 
     def y(value: float) -> float:
-        return _ROW_HEIGHT - 2 - (_ROW_HEIGHT - 4) * (value - least) / (most - least)
+        return _PANEL_HEIGHT - 2 - (_PANEL_HEIGHT - 4) * (value - within[0]) / (within[1] - within[0])
 
-    points = [(number / (len(totals) - 1), y(total)) for number, total in enumerate(totals)]
-    drawn = f'<path d="{path(points)}" fill="none" stroke="{BLUE}" stroke-width="1.4" vector-effect="non-scaling-stroke"/>'
-    zero = line(0, y(0), 1, y(0), more=' opacity=".3"')
-    return picture(f"from {plus(totals[0])} to {plus(totals[-1])}", _ROW_HEIGHT, zero, stretch(_ROW_HEIGHT, drawn))
+    shares = [((t - within_ms[0]) / (within_ms[1] - within_ms[0]), y(total)) for t, total in points]
+    drawn = f'<path d="{path(shares)}" fill="none" stroke="{BLUE}" stroke-width="1.6" vector-effect="non-scaling-stroke"/>'
+    zero = line(0, round(y(0), 1), 1, round(y(0), 1), more=' opacity=".3"')
+    return picture(f"sum {amount(points[-1][1], unit)}", _PANEL_HEIGHT, zero, stretch(_PANEL_HEIGHT, drawn))
+
+
+def step_cell(
+    before: float,
+    after: float,
+    within: tuple[float, float],
+    *,
+    bounds: tuple[float | None, float | None] = (None, None),
+    is_total: bool = False,
+) -> Html:
+    """Draw a step of a waterfall: a bar from one value to the next, or from zero to a total, with the total's interval.
+
+    Examples
+    --------
+    >>> drawn = step_cell(1.0, -3.0, (-4.0, 1.0))
+    >>> "from +1.00 to -3.00" in drawn, RED in drawn
+    (True, True)
+    """
+    least, most = within
+
+    def at(value: float) -> float:
+        return _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (min(max(value, least), most) - least) / (most - least)
+
+    left, right = sorted((at(before), at(after)))
+    colour = GREY if is_total else BLUE if after >= before else RED
+    parts = [
+        line(at(0), 0, at(0), _ROW_HEIGHT, more=' stroke-dasharray="3 2" opacity=".5"'),
+        f'<rect x="{100 * left:.2f}%" y="3" width="{max(100 * (right - left), 0.3):.2f}%" height="{_ROW_HEIGHT - 6}" '
+        f'fill="{colour}" fill-opacity="{0.55 if is_total else 0.85}"/>',
+    ]
+    low, high = bounds
+    if low is not None and high is not None:
+        middle = _ROW_HEIGHT / 2
+        parts.append(line(at(low), middle, at(high), middle, width=1.5))
+        parts += [
+            line(at(end), middle - 4, at(end), middle + 4, width=1.5) for end in (low, high) if least <= end <= most
+        ]  # an end outside of the scale has no mark
+    words = f"total {plus(after, 2)}" if is_total else f"from {plus(before, 2)} to {plus(after, 2)}"
+    return picture(with_interval(words, low, high, 2) if is_total else words, _ROW_HEIGHT, *parts)
 
 
 DAY_MS = 86_400_000
@@ -479,8 +529,14 @@ def cumulative_line(
     *,
     unit: str = "bps",
     title: str = "Cumulative CLV",
+    height: int = _HEIGHT,
+    within_ms: tuple[float, float] | None = None,
+    parts: Mapping[str, Sequence[tuple[float, float]]] | None = None,
 ) -> Html:
     """Draw a sum by date and its band; empty without two dates.
+
+    ``within_ms`` are the first and the last date of a common axis. ``parts`` are sums of parts by the classes of their lines,
+    as (milliseconds, sum): they are transparent, and a style sheet shows them.
 
     Examples
     --------
@@ -490,7 +546,8 @@ def cumulative_line(
     """
     if len(times_ms) < 2 or times_ms[-1] <= times_ms[0]:
         return Html("")
-    first, last = times_ms[0], times_ms[-1]
+    first, last = within_ms or (times_ms[0], times_ms[-1])
+    floor = height - _HEIGHT + _FLOOR
     banded = [
         (t, low, high) for t, low, high in zip(times_ms, lows, highs, strict=True) if low is not None and high is not None
     ]
@@ -502,18 +559,23 @@ def cumulative_line(
         return (time_ms - first) / (last - first)
 
     def y(value: float) -> float:
-        return _FLOOR - (_FLOOR - _TOP - 12) * (min(max(value, least), most) - least) / reach
+        return floor - (floor - _TOP - 12) * (min(max(value, least), most) - least) / reach
 
     band = [(x(t), y(low)) for t, low, _ in banded] + [(x(t), y(high)) for t, _, high in reversed(banded)]
     paths = [
         *([f'<path d="{path(band, closed=True)}" fill="{BLUE}" fill-opacity=".2"/>'] if len(banded) > 1 else []),
         f'<path d="{path([(x(t), y(total)) for t, total in zip(times_ms, totals, strict=True)])}" fill="none" '
         f'stroke="{BLUE}" stroke-width="1.8" stroke-linejoin="round" vector-effect="non-scaling-stroke"/>',
+        *(
+            f'<path class="{escape_text(name)}" d="{path([(x(t), y(total)) for t, total in points])}" fill="none" opacity="0" '
+            f'stroke="{RED}" stroke-width="1.8" stroke-linejoin="round" vector-effect="non-scaling-stroke"/>'
+            for name, points in (parts or {}).items()
+        ),
     ]
     head = text(0, 11, f"{title}, {unit}", anchor="start", bold=True)
     rules = _rules([(value, y(value)) for value in round_steps(least, most, 3)])
     label = f"{title} by date: {amount(totals[-1], unit)} at the end"
-    return picture(label, _HEIGHT, head, stretch(_FLOOR + 2, *paths), *rules, *_dates(first, last, _HEIGHT - 4))
+    return picture(label, height, head, stretch(floor + 2, *paths), *rules, *_dates(first, last, height - 4))
 
 
 def band_line(

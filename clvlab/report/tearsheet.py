@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from typing import Any
+from hashlib import sha256
 
 import polars as pl
 
@@ -14,19 +14,18 @@ from clvlab.base.names import names_checked
 from clvlab.law.tape import Tape
 from clvlab.report import breakdowns
 from clvlab.report.bankrolls import BankrollFan, bankroll_of
-from clvlab.report.breakdowns import dated_pictures, tables_of
+from clvlab.report.breakdowns import tables_of
 from clvlab.report.cautions import cautions
-from clvlab.report.executable import AGE_S, DELAY_S, STAKE, Executable, listed_values
+from clvlab.report.executable import AGE_S, DELAY_S, STAKE, Executable
 from clvlab.report.export import Exportable, check_settings
-from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, Figure, Settlement, Sheet, figures, line, settlement
-from clvlab.report.headline import edge_bar, key_figures
-from clvlab.report.html import Html, card, page, render
-from clvlab.report.moved_lines import APART, mean_rows, moved_lines
+from clvlab.report.figures import Settlement, figures, line, settlement
+from clvlab.report.html import Html, page, render
+from clvlab.report.moved_lines import moved_lines
 from clvlab.report.plots import Plots
-from clvlab.report.power import PowerResult, mean_power, mean_ruler
+from clvlab.report.power import PowerResult, mean_power
 from clvlab.report.regression import RegressionResult, regression_of
 from clvlab.report.selection import Selection
-from clvlab.report.svg import calendar_map, interval_bar, interval_cell, scale, sparkline
+from clvlab.report.story import story
 from clvlab.runs.run import Run
 from clvlab.statistics import (
     BeatRate,
@@ -48,124 +47,11 @@ from clvlab.statistics import (
     permute_fixtures,
     sign_flip_p_values,
 )
-from clvlab.statistics.clusters import TOP, side_by_side
+from clvlab.statistics.clusters import side_by_side
 from clvlab.statistics.means import finite
-from clvlab.statistics.measures import MEASURES, measure_of, stacked, summed
+from clvlab.statistics.measures import measure_of, sums_of
 from clvlab.statistics.staking import HALF_KELLY
-from clvlab.statistics.verdict import SEARCH, verdict
-from clvlab.words import REASONS, counted, interval, market_names
-
-# A tear sheet as HTML.
-
-
-_PART = "chosen from a larger run"
-
-
-def sheet_html(sheet: Sheet, pictures: list[Html], executable: Executable | None = None) -> Html:
-    """Show a tear sheet with its pictures, and what taking offers would have paid."""
-    clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
-    ruler, ruled = mean_ruler(sheet.sums["clv"], MEASURES["clv"], sheet.level)
-    scored, settled = sheet.scored, sheet.settled
-    tables = {name: (title, own[name]) for name, title in breakdowns.TITLES.items() if own[name].height}
-    calibrations = {
-        "Calibration: confidence against beating the close": sheet.calibration,
-        "Calibration: closing probability against results": settled.close if settled else None,
-        "Calibration: entry probability against results": settled.entry if settled else None,
-    }
-    return card(
-        "tear_sheet.html",
-        f"Tear sheet of {sheet.agent_id} on {pack.pack_id} ({pack.provenance}, {pack.verified_grade})",
-        verdict=verdict(clv, sheet.edge, caveat=SEARCH if sheet.selection.is_whole else f"{_PART}, and {SEARCH}"),
-        selection=sheet.selection.words,
-        cautions=sheet.cautions,
-        interval=interval_bar(clv.mean, clv.low, clv.high),
-        edge_interval=edge_bar(sheet.edge),
-        ruler=ruler,
-        ruled=ruled,
-        key_figures=key_figures(clv, sheet.edge, sheet.beat, f"{sheet.level:.0%}") if clv.n else {},
-        dated=dated_pictures(scored, sheet.level),
-        calendar=calendar_map(_days(scored)),
-        leagues=_with_pictures(own["by_league"]),
-        markets=_markets(sheet) if clv.n else [],
-        priced=sheet.edge.n > 0,
-        pictures=pictures,
-        line=sheet.line,
-        figures=[(row[0], MEANINGS.get(row[0], ""), *_value(row), row[4]) for row in sheet.frame.iter_rows()],
-        level=sheet.level,
-        settled=settled is not None,
-        glossary=GLOSSARY,
-        means=[
-            (title, found.columns[0], _named_rows(name, found)) for name, (title, found) in tables.items() if _is_mean(name)
-        ],
-        tables=[
-            (name, title, _rows_of(name, found), found.columns) for name, (title, found) in tables.items() if not _is_mean(name)
-        ],
-        calibrations={title: found for title, found in calibrations.items() if found},
-        moved=mean_rows(sheet.moved_lines, sheet.level),
-        apart=APART,
-        executable=_would_have_paid(executable or Executable(sheet.source, level=sheet.level, selection=sheet.selection)),
-    )
-
-
-def _would_have_paid(found: Executable) -> Html:
-    return Html("") if found.why else render("executable.html", **listed_values(found))
-
-
-def _is_mean(name: str) -> bool:
-    return name.startswith("by_")
-
-
-def _days(scored: pl.DataFrame) -> dict[date, tuple[float, int]]:
-    day = pl.from_epoch("close_ts_ms", time_unit="ms").dt.date().alias("day")
-    found = scored.drop_nulls("close_ts_ms").group_by(day).agg(mean=pl.mean("clv_bps"), n=pl.len()).sort("day")
-    return {row[0]: (row[1], row[2]) for row in found.iter_rows()}
-
-
-def _named_rows(name: str, table: pl.DataFrame) -> list[Mapping[str, object]]:
-    """Return the rows of a breakdown with ``name`` and ``key`` of their group."""
-    return [
-        row | {"name": words, "key": key}
-        for row, (words, key, *_) in zip(table.iter_rows(named=True), _in_words(name, table), strict=True)
-    ]
-
-
-def _markets(sheet: Sheet) -> list[Mapping[str, object]]:
-    """Return a row for each market: mean, interval and a line of the sum."""
-    rows, walks = sheet.tables["by_market"], breakdowns.market_walks(sheet.scored)
-    names = market_names(rows["market"])
-    return [
-        {**row, "name": names[key], "walk": sparkline(walks[key])}
-        for key, row in zip(rows["market"], _with_pictures(rows), strict=True)
-    ]
-
-
-def _with_pictures(table: pl.DataFrame) -> list[Mapping[str, object]]:
-    """Return the rows of a breakdown with pictures of their intervals on one scale."""
-    within = scale([*table["low"], *table["high"], *table["mean_clv_bps"]])
-    return [
-        row | {"picture": interval_cell(row["mean_clv_bps"], row["low"], row["high"], within)}
-        for row in table.iter_rows(named=True)
-    ]
-
-
-def _value(row: Figure) -> tuple[str | None, str]:
-    """Return a figure and its interval as text; `None` without a value."""
-    _, value, low, high, unit = row
-    digits = 4 if unit.endswith("probability") and unit != BPS else 2
-    form = f"z,.{digits}f"
-    return None if value is None else f"{value:{form}}", interval(low, high, form)
-
-
-def _rows_of(name: str, table: pl.DataFrame) -> Sequence[object]:
-    if name == "closes":
-        return _with_pictures(table)
-    return table.rows(named=True) if name == "on_offer" else _in_words(name, table)
-
-
-def _in_words(name: str, table: pl.DataFrame) -> list[tuple[Any, ...]]:
-    """Return the rows of a breakdown, with names in place of market keys and reasons."""
-    words = market_names(table["market"]) if name == "by_market" else REASONS if name in ("reasons", "refusals") else {}
-    return [(words.get(key, key), key, *rest) for key, *rest in table.iter_rows()]
+from clvlab.words import CHECK_QUESTIONS
 
 
 @dataclass(frozen=True)
@@ -227,15 +113,13 @@ class TearSheet(Exportable):
         return self.means["edge"]
 
     @cached_property
-    def sums(self) -> dict[str, BoundedClusters]:
-        """Sums of the values per fixture, by the name of the measure."""
-        found = [summed(self.scored)]
-        return {name: stacked(found, one)[0] for name, one in MEASURES.items()}
+    def _sums(self) -> dict[str, BoundedClusters]:
+        return sums_of(self.scored)
 
     @cached_property
     def means(self) -> dict[str, Estimate]:
         """The three means, by name."""
-        return {name: estimates(sums, level=self.level)[0] for name, sums in self.sums.items()}
+        return {name: estimates(sums, level=self.level)[0] for name, sums in self._sums.items()}
 
     @property
     def left_out(self) -> int:
@@ -245,8 +129,8 @@ class TearSheet(Exportable):
     @cached_property
     def sign_flips(self) -> dict[str, float | None]:
         """Two-sided p-value of each mean under sign flips by fixture; ``None`` with too few fixtures."""
-        found = sign_flip_p_values(side_by_side(list(self.sums.values())), resamples=self.resamples, seed=self.seed)
-        return {name: finite(float(p)) for name, p in zip(self.sums, found, strict=True)}
+        found = sign_flip_p_values(side_by_side(list(self._sums.values())), resamples=self.resamples, seed=self.seed)
+        return {name: finite(float(p)) for name, p in zip(self._sums, found, strict=True)}
 
     @cached_property
     def with_at_close(self) -> Estimate:
@@ -378,7 +262,7 @@ class TearSheet(Exportable):
         (12, 1302, 1290)
         """
         measure = measure_of(by)
-        return mean_power(self.sums[measure.name], measure, edge, self.level)
+        return mean_power(self._sums[measure.name], measure, edge, self.level)
 
     @names_checked
     def regress(self, formula: str) -> RegressionResult:
@@ -420,11 +304,7 @@ class TearSheet(Exportable):
     def frame(self) -> pl.DataFrame:
         """One row per figure: (figure, value, low, high, unit)."""
         schema = {"figure": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "unit": pl.String}
-        return pl.DataFrame(self.figures(), schema=schema, orient="row")
-
-    def figures(self, *, moved: bool = True) -> list[Figure]:
-        """Return the rows of ``.frame``; ``moved`` adds decisions on lines that moved, which reads the whole tape."""
-        return figures(self, moved=moved)
+        return pl.DataFrame(figures(self, moved=True), schema=schema, orient="row")
 
     @property
     def line(self) -> str:
@@ -477,7 +357,8 @@ class TearSheet(Exportable):
         return f"Tear sheet of {self.agent_id}{of}: {self.line}; next: .frame, .tables, .plot, .only(), .to_html(path)"
 
     def _repr_html_(self) -> Html:
-        return sheet_html(self, self.plot.svgs())
+        of = f"{self.source.run_id} {self.agent_id} {self.selection.words} {self.level}"
+        return story(self, prefix=f"s{sha256(of.encode()).hexdigest()[:8]}-")
 
 
 # The tear sheet as a page.
@@ -495,7 +376,7 @@ def tear_sheet_page(performed: Run, executable: Executable | None = None) -> str
     >>> import clvlab as cl
     >>> page = tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
     >>> page[:15], page.count("<svg"), "<script" in page
-    ('<!DOCTYPE html>', 43, False)
+    ('<!DOCTYPE html>', 156, False)
     """
     sheet, report = TearSheet(performed), performed.report
     run = {
@@ -506,19 +387,6 @@ def tear_sheet_page(performed: Run, executable: Executable | None = None) -> str
         "evidence": report["evidence_hash"],
         "manifest": report["manifest_hash"],
     }
-    spread, sealed = card("spread.html", spread=_spread(sheet)), card("sealed.html", run=run, checks=report["checks"])
-    return page(
-        f"Tear sheet of {sheet.agent_id} on {report['pack_id']}",
-        sheet_html(sheet, sheet.plot.svgs(), executable) + spread + sealed,
-    )
-
-
-def _spread(sheet: TearSheet) -> str:
-    found = sheet.concentration
-    if found.effective_clusters is None or found.largest_share is None or found.top_share is None:
-        return "There is no scored decision."
-    return (
-        f"{counted(sheet.clv.n, 'scored decision')} in {counted(sheet.clv.n_clusters, 'fixture')} are spread as evenly as over "
-        f"{found.effective_clusters:,.1f} fixtures of one size (Kish). The largest fixture has "
-        f"{100 * found.largest_share:.1f} % of them, the {TOP} largest {100 * found.top_share:.1f} %."
-    )
+    checks = [(CHECK_QUESTIONS.get(name, name), name, verdict) for name, verdict in report["checks"].items()]
+    sealed = render("sealed.html", run=run, checks=checks)
+    return page(f"Tear sheet of {sheet.agent_id} on {report['pack_id']}", story(sheet, executable, sealed=sealed))

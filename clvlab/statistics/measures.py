@@ -143,3 +143,9 @@ def stacked(each: Sequence[pl.DataFrame], measure: Measure) -> tuple[BoundedClus
     for part, values in parts.items():
         values[place] = rows[f"{measure.name}_{part}"].to_numpy()
     return BoundedClusters(**parts), fixtures
+
+
+def sums_of(scores: pl.DataFrame) -> dict[str, BoundedClusters]:
+    """Return the sums of the values per fixture by the names of the measures, as one column each."""
+    found = [summed(scores)]
+    return {name: stacked(found, one)[0] for name, one in MEASURES.items()}

@@ -13,7 +13,7 @@ from clvlab.statistics.means import Estimate
 from clvlab.words import counted, estimate
 
 FEW_FIXTURES = 10
-SEARCH = "what a search cost is not counted here"
+SEARCH = "not corrected for how many strategies were tried"
 
 
 class Tone(StrEnum):

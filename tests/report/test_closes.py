@@ -91,10 +91,10 @@ def test_what_was_on_offer_is_what_a_loop_finds(sheet):
 def test_the_sheet_shows_both_and_a_pack_without_books_neither(sheet):
     other = cl.backtest("starter", "baseline").tear_sheet(resamples=20, draws=2)
 
-    assert "Against every close there is" in sheet._repr_html_()
-    assert "On offer by book" in sheet._repr_html_()
+    assert "CLV against each close" in sheet._repr_html_()
+    assert "Prices of each book" in sheet._repr_html_()
     assert other.tables["closes"].is_empty()
-    assert "On offer by book" not in other._repr_html_()
+    assert "Prices of each book" not in other._repr_html_()
 
 
 def test_a_run_closed_by_a_book_has_a_whole_sheet(closed_by):

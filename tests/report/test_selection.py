@@ -80,7 +80,7 @@ def test_counts_of_the_whole_run_are_not_shown_of_a_part(sheet):
 def test_a_part_says_that_it_is_one(sheet):
     shown = sheet.only(markets=[f"{_TOTALS}||line=2.5"])._repr_html_()
 
-    assert "Of market Over/Under 2.5 goals alone." in shown
+    assert "Only market Over/Under 2.5 goals." in shown
     assert "chosen from a larger run" in shown or "Loses" in shown
 
 

@@ -97,7 +97,7 @@ class TestTearSheet:
         assert (row["value"], row["unit"]) == (0.0, "%")
         assert row["low"] < 0 < row["high"]
         assert "return on investment +0.00 %" in sheet.line
-        assert "CLV is not return on investment" in sheet._repr_html_()
+        assert "CLV is not profit. Results are one draw of luck" in sheet._repr_html_()
         assert sheet.clv.mean > 0
 
     def test_draws_what_was_settled_and_whether_the_close_was_right(self, sheet):
@@ -106,7 +106,7 @@ class TestTearSheet:
         assert page.count("<svg") >= 12
         for title in ("settled", "results", "calibration"):
             assert f'aria-label="{title}"' in page
-        assert "Calibration: closing probability against results" in page
+        assert "Closing probability against results" in page
 
     def test_of_a_pack_without_results_says_nothing_of_them(self, tmp_path):
         made = synthetic(Recipe(fixtures=6, messages=200))
