@@ -77,9 +77,20 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
     return {"schema": "clvlab-bundle-anchor/1", "cluster": record.cluster} | signed
 
 
+def read_parts(path: Path) -> dict[str, bytes]:
+    """Read the parts of a bundle; ``BundleError`` says what a file of another kind is."""
+    from clvlab.proof.clv_verify import no_run
+
+    content = file_bytes(path)
+    other = no_run(content[:MAX_KEYS_BYTES], len(content))
+    if other is not None:
+        raise BundleError(f"{path} is not a run: it is {other}")
+    return read_bundle(content)
+
+
 def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Recompute the proof of a bundled run; its anchor is checked on the chain if settings name one."""
-    contents = read_bundle(file_bytes(path))
+    contents = read_parts(path)
     anchor = None
     if "anchor.json" in contents:
         stated = anchor_of(contents)
@@ -134,13 +145,13 @@ def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
 
 def has_seat(path: Path) -> bool:
     """Whether a file is a bundle with the chain of a seat."""
-    return path.is_file() and "seat.json" in read_bundle(file_bytes(path))
+    return path.is_file() and "seat.json" in read_parts(path)
 
 
 def read_stored(path: Path) -> tuple[SealedRun, bytes]:
     """Read a run and its receipts, unverified, from a run folder or a bundle."""
     if path.is_file():
-        contents = read_bundle(file_bytes(path))
+        contents = read_parts(path)
         return run_of(contents), contents.get("receipts.jsonl", b"")
     return read_run(path), read_receipts(path)
 
