@@ -407,6 +407,28 @@ def side_name(market_key: str, side: str, names: Sequence[str] = ()) -> str:
     return names[teams[role]] if role in teams and len(names) == 2 else role.value
 
 
+def match_name(names: Sequence[str], fixture_id: int) -> str:
+    """Return who plays; the number of a fixture whose names are not known.
+
+    Examples
+    --------
+    >>> match_name(("Ash", "Birch"), 12), match_name((), 12)
+    ('Ash – Birch', 'fixture 12')
+    """
+    return " – ".join(names) or f"fixture {fixture_id}"
+
+
+def owner_name(owner: str | None) -> str | None:
+    """Return the id of an owner; words for a run that was requested without a token.
+
+    Examples
+    --------
+    >>> owner_name("did:web:ash"), owner_name("anonymous"), owner_name(None)
+    ('did:web:ash', 'a visitor without a token', None)
+    """
+    return "a visitor without a token" if owner == "anonymous" else owner
+
+
 def market_names(market_keys: Iterable[str]) -> dict[str, str]:
     """Return a name for each key; keys that would get the same name stay as they are.
 
@@ -465,6 +487,15 @@ REASONS: Mapping[str, str] = {
 }
 """Why a decision is scored or not, by the code of the law, in the form for a table."""
 
+CLOSE_KINDS: Mapping[str, str] = {
+    "in_running": "start of play",
+    "kickoff": "kickoff",
+    "tape_end": "end of the prices",
+    "duration": "end of the duration",
+    "stop": "last price",
+}
+"""The event that ends the window of a market, by the code of the law."""
+
 REASON_FINDINGS: Mapping[str, str] = {
     "wait_unscored": "The agent waited. Silence is neither skill nor failure, and is not scored.",
     "market_key_missing": "It names no market.",
@@ -499,6 +530,24 @@ REASON_RULES: Mapping[str, str] = {
     "pending_horizon": "The decision is nearer to the close than the horizon: valid, and not scored.",
 }
 """The first rule that a decision failed, in a sentence."""
+
+REFUSALS: Mapping[str, str] = {
+    "quote_missing": "no odds were on offer",
+    "quote_stale": "the odds were too old",
+    "slippage_over_max": "the odds were too far below the limit",
+    "edge_below_min": "the edge was below the minimum",
+    "stake_over_max": "the stake was above the maximum",
+    "kill_switch_on": "the kill switch was on",
+    "market_not_allowed": "the market is not allowed",
+    "venue_not_allowed": "the venue is not allowed",
+    "warmup": "too early in the match",
+    "cooldown_active": "too soon after the last bet",
+    "stake_missing": "no stake was named",
+    "prob_out_of_range": "the probability is outside of the allowed range",
+    "order_cap": "the number of bets was used up",
+    "exposure_cap": "the stakes on the market or match were used up",
+}
+"""Why the policy refused a bet."""
 
 CHECK_QUESTIONS: Mapping[str, str] = {
     "evidence_integrity": "Are the stored bytes the ones that were sealed?",
@@ -556,6 +605,39 @@ CAUSALITY: Mapping[str, str] = {
     "prefix-audit": "decided the same when later messages were cut off",
 }
 """How it was shown that an agent did not look ahead."""
+
+_DECIDED: Mapping[str, str] = {
+    "template": "a template of clvlab",
+    "transcript": "recorded decisions",
+    "stepped": "own code, one price update at a time",
+    "stepped-blocks": "own code, some price updates at a time",
+    "asked": "answers from elsewhere",
+    "audited-process": "own code, audited",
+    "audited-sandbox": "own code, audited in a sandbox",
+    "live": "live decisions",
+    "unchecked": "own code, not checked",
+    "tick-by-tick": "own code, one price update at a time",
+    "prefix-audit": "own code, audited",
+    "mixed": "several ways",
+}
+_KNOWN: Mapping[str, str] = {
+    "live": "before the prices existed",
+    "committed-before": "committed before the prices existed",
+    "held-back": "over prices that were held back",
+    "history": "over past prices",
+}
+
+
+def basis(causality: str, knowledge: str) -> str:
+    """Return in a few words how an agent decided, and when prices became known.
+
+    Examples
+    --------
+    >>> basis("template", "history"), basis("asked", "live")
+    ('a template of clvlab, over past prices', 'answers from elsewhere, before the prices existed')
+    """
+    return f"{_DECIDED.get(causality, causality)}, {_KNOWN.get(knowledge, knowledge)}"
+
 
 BLINDNESS: Mapping[str, str] = {
     "open": "nothing was hidden from it",
