@@ -752,3 +752,13 @@ def test_every_count_and_verdict_on_a_page_says_whose_word_it_is(served):
     for path, sentences in said.items():
         text = unescape(Elements(page(served, path).text).text)
         assert [one for one in sentences if one not in text] == [], path
+
+
+def test_what_is_missing_is_a_dash_and_a_wrong_value_has_a_plain_heading(served):
+    draft = page(served, f"/competitions/{served.draft_id}").text
+
+    assert not re.search(r">\s*None\s*<", draft)
+    assert re.search(r'<td class="number">–</td>', draft)
+    wrong = page(served, "/runs?limit=0", 422).text
+    assert "<h1>A value is wrong</h1>" in wrong
+    assert "Status 422, Unprocessable" in wrong
