@@ -430,6 +430,17 @@ def match_name(names: Sequence[str], fixture_id: int) -> str:
     return " – ".join(names) or f"fixture {fixture_id}"
 
 
+def owner_name(owner: str | None) -> str | None:
+    """Return the id of an owner; words for a run that was requested without a token.
+
+    Examples
+    --------
+    >>> owner_name("did:web:ash"), owner_name("anonymous"), owner_name(None)
+    ('did:web:ash', 'a visitor without a token', None)
+    """
+    return "a visitor without a token" if owner == "anonymous" else owner
+
+
 def market_names(market_keys: Iterable[str]) -> dict[str, str]:
     """Return a name for each key; keys that would get the same name stay as they are.
 
@@ -503,6 +514,15 @@ REASONS: Mapping[str, str] = {
     "scored": "scored",
 }
 """Why a decision is scored or not, by the code of the law, in the form for a table."""
+
+CLOSE_KINDS: Mapping[str, str] = {
+    "in_running": "start of play",
+    "kickoff": "kickoff",
+    "tape_end": "end of the prices",
+    "duration": "end of the duration",
+    "stop": "last price",
+}
+"""The event that ends the window of a market, by the code of the law."""
 
 REASON_FINDINGS: Mapping[str, str] = {
     "wait_unscored": "The agent waited. Silence is neither skill nor failure, and is not scored.",
@@ -613,6 +633,39 @@ CAUSALITY: Mapping[str, str] = {
     "prefix-audit": "decided the same when later messages were cut off",
 }
 """How it was shown that an agent did not look ahead."""
+
+_DECIDED: Mapping[str, str] = {
+    "template": "a template of clvlab",
+    "transcript": "recorded decisions",
+    "stepped": "own code, one price update at a time",
+    "stepped-blocks": "own code, some price updates at a time",
+    "asked": "answers from elsewhere",
+    "audited-process": "own code, audited",
+    "audited-sandbox": "own code, audited in a sandbox",
+    "live": "live decisions",
+    "unchecked": "own code, not checked",
+    "tick-by-tick": "own code, one price update at a time",
+    "prefix-audit": "own code, audited",
+    "mixed": "several ways",
+}
+_KNOWN: Mapping[str, str] = {
+    "live": "before the prices existed",
+    "committed-before": "committed before the prices existed",
+    "held-back": "over prices that were held back",
+    "history": "over past prices",
+}
+
+
+def basis(causality: str, knowledge: str) -> str:
+    """Return in a few words how an agent decided, and when prices became known.
+
+    Examples
+    --------
+    >>> basis("template", "history"), basis("asked", "live")
+    ('a template of clvlab, over past prices', 'answers from elsewhere, before the prices existed')
+    """
+    return f"{_DECIDED.get(causality, causality)}, {_KNOWN.get(knowledge, knowledge)}"
+
 
 BLINDNESS: Mapping[str, str] = {
     "open": "nothing was hidden from it",

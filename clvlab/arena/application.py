@@ -33,6 +33,7 @@ from clvlab.arena.live import LiveJobs
 from clvlab.arena.log.public import PublicLog
 from clvlab.arena.log.witnesses import Cosigners, CosignerWatch, WitnessWatch
 from clvlab.arena.measures import Measures, Meter
+from clvlab.arena.names import NamedRuns
 from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.reports import BacktestOrigin, BacktestReports
 from clvlab.arena.run_jobs import ReplayJobs
@@ -137,6 +138,11 @@ class ReplayPacks:
         """Return the fixtures of ``fixtures`` as ``FIXTURE_ROWS`` in Arrow, all by default."""
         page, _, next_cursor = self._table(open_catalogued(self.catalog, pack_id)).page(wanted, cursor, limit)
         return ArrowTable(arrow_stream(page), next_cursor)
+
+    def leagues(self, pack_id: str) -> dict[int, str]:
+        """Return the league of each fixture that has one."""
+        listed = open_catalogued(self.catalog, pack_id).manifest.fixtures
+        return {one.fixture_id: one.league for one in listed if one.league is not None}
 
     def _table(self, pack: Pack) -> FixtureTable:
         # The content hash does not cover the quality report.
@@ -311,6 +317,7 @@ class Application:
         self.competitions = Competitions(database, packs, self.jobs, self.runs, starts, clock, new_id, caps)
         self.event_log = EventLog(database)
         self.stories = CompetitionStories(database, packs, self.decisions)
+        self.names = NamedRuns(database, catalog, self.stories)
         self.deploys = Deploys(database, packs, clock, new_id, budget, caps, self.live, self.jobs)
         self.seat_competitions = SeatCompetitions(database, packs, self.seats.held, clock, new_id, caps, seats or SeatLimits())
         self.backtests = BacktestReports(database, catalog, self.jobs, self.runs, clock, budget, caps)

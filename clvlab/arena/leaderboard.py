@@ -238,16 +238,17 @@ class _EnoughError(Exception):
 class ForestRow:
     """A row of the leaderboard.
 
-    ``low`` and ``high`` are the 95 % interval of its mean over ``fixtures`` fixtures. They are ``None`` with fewer than five
-    fixtures, if a run was removed or damaged, and until all its runs are read. ``edge`` is the mean edge at the prices taken,
-    in percent; ``None`` in the last two cases. ``picture`` is an SVG element on the scale of all rows; it is empty without a
-    mean.
+    ``low`` and ``high`` are the 95 % interval of its mean over the ``scored`` fixtures, of all ``fixtures`` of its runs. They
+    are ``None`` with fewer than five fixtures, if a run was removed or damaged, and until all its runs are read. ``scored`` and
+    ``edge``, the mean edge at the prices taken in percent, are ``None`` in the last two cases. ``picture`` is an SVG element on
+    the scale of all rows; it is empty without a mean.
     """
 
     row: LeaderboardRow
     low: float | None
     high: float | None
     edge: Estimate | None
+    scored: int | None
     fixtures: int
     picture: Html
 
@@ -283,8 +284,9 @@ class Forest:
         bounds = [(None, None) if span is None else (span[0].low, span[0].high) for span in spans]
         within = scale([*(row["avg_clv_bps"] for _, row in keyed), *(bound for pair in bounds for bound in pair)])
         found = [
-            ForestRow(row, low, high, span and span[1], len(own), interval_cell(row["avg_clv_bps"], low, high, within))
+            ForestRow(row, low, high, span and span[1], span and span[0].n_clusters, len(own), picture)
             for (_, row), (low, high), span, own in zip(keyed, bounds, spans, counted, strict=True)
+            for picture in [interval_cell(row["avg_clv_bps"], low, high, within)]
         ]
         return ForestPage(tuple(found), scale_axis(within) if found else Html(""))
 

@@ -66,8 +66,7 @@ def llm_boundary(folder: Path | None) -> Check:
         return Check(Verdict.FAIL, "; ".join(found[:3]))
     return Check(
         Verdict.PASS,
-        "a maintainer's guard, not a wall: law and proof import each other and listed names of msgspec, numpy, orjson, "
-        "polars and the standard library only",
+        "scoring code imports only an allow-list; this stops accidents, not attackers",
     )
 
 
@@ -124,7 +123,7 @@ def policy_obeyed(evidence: Evidence, placed: Positions, receipts: bytes) -> Che
     back = decisions.action.equals(Action.BACK)
     backs = int(back.sum())
     if backs == 0 and not receipts:
-        return Check(Verdict.NOT_APPLICABLE, "the run has no BACK")
+        return Check(Verdict.NOT_APPLICABLE, "the run has no bet")
     judged = verdicts(proposals(decisions, placed), policy)
     phases = ((decisions.pre, judged.pre, PreQuote), (decisions.post, judged.post, PostQuote))
     wrong = np.logical_or.reduce([_bits(stated, reasons) != bits for stated, bits, reasons in phases])
@@ -140,7 +139,9 @@ def policy_obeyed(evidence: Evidence, placed: Positions, receipts: bytes) -> Che
         checked = _check_executed(executed, decisions, allowed, policy, evidence.started["run_id"])
     except EvidenceError as error:
         return Check(Verdict.FAIL, str(error))
-    return Check(Verdict.PASS, f"recomputed, {allowed.sum()} of {backs} BACKs were allowed; {checked}")
+    passing = int(allowed.sum())
+    share = f"all {backs:,} bets" if passing == backs else f"{passing:,} of {backs:,} bets"
+    return Check(Verdict.PASS, f"{share} pass the policy; {checked}")
 
 
 def _bits(stated: Categorical[tuple[str, ...]], reasons: type[StrEnum]) -> Ints:
@@ -153,8 +154,8 @@ def _check_executed(receipts: list[Receipt], decisions: Decisions, allowed: Bool
     count = int(allowed.sum())
     if not receipts:
         if is_paper and count:
-            return "there is no receipt, so that nothing was checked of what was executed"
-        return "none was to be executed, and there is no receipt"
+            return "there is no receipt, so no execution was checked"
+        return "no bet was to be executed, and there is no receipt"
     if not is_paper:
         raise EvidenceError(f"the run asked no venue ({policy.execution_mode}), and has {len(receipts)} receipts")
     rows = np.flatnonzero(allowed)
@@ -178,13 +179,13 @@ def _check_executed(receipts: list[Receipt], decisions: Decisions, allowed: Bool
         raise EvidenceError(f"{len(wrong)} receipt(s) without an allowed action of that kind, the first for seq {wrong[0]}")
     # Receipts may be lost. The seal proves decisions, not fills, so the verdict does not depend on the number of receipts.
     missing = count - len(receipts)
-    without = f", and {missing} have none, of which nothing was checked" if missing > 0 else ""
-    return f"each of {len(receipts)} receipts is for one of them{without}"
+    without = f", and {missing:,} bets have no receipt, so their execution was not checked" if missing > 0 else ""
+    return f"every receipt matches one{without}"
 
 
 def receipt_separation(evidence: Evidence) -> Check:
     # Kinds and keys are a closed set without receipts. A receipt forged into the evidence makes it unreadable, so it fails.
-    return Check(Verdict.PASS, f"none of the {evidence.count} events is a receipt or carries a field of one")
+    return Check(Verdict.PASS, f"no venue receipt is in the evidence of {evidence.count:,} events")
 
 
 def anchor_check(anchor: Anchor, manifest_hash: str, seen: Seen | None = None, trust: AnchorTrust | None = None) -> Check:

@@ -1523,12 +1523,45 @@ def read_file(path: Path, limit: int = MAX_BYTES, most: int | None = None) -> by
         raise InputError(f"can't read {path}: {error.strerror}") from error
 
 
+# Files of other kinds by their first bytes, for a reader who chose the wrong one. The page for a browser has the same.
+OTHER_KINDS = (
+    (b"\x89PNG", "an image"), (b"\xff\xd8\xff", "an image"), (b"GIF8", "an image"), (b"<svg", "an image"),
+    (b"PAR1", "a table of a pack"), (b'{\n  "$schema": "https://datapackage.org', "the description of a pack"),
+    (b"PK\x03\x04", "an archive, to be unpacked first"), (b"\x1f\x8b", "an archive, to be unpacked first"), (b"%PDF", "a PDF"),
+    (b"SQLite format 3", "a database"), (b"<!doctype html", "a web page"), (b"<html", "a web page"),
+    (b'{"kind":"RUN_STARTED"', "the events of a run without its other files"),
+    (b'{"type":"urn:', "an error answer of a service"),
+)  # fmt: skip
+CUT = "a bundle that is cut short"
+
+
+def no_run(head: bytes, size: int) -> str | None:
+    """Say what a file of ``size`` bytes is, by its first ones, if it is no bundle; ``None`` for a bundle, whole as it seems."""
+    if not size:
+        return "an empty file"
+    if not head.startswith(b'{"parts":'[:size]):
+        start = head.lstrip()
+        known = (kind for first, kind in OTHER_KINDS if start[: len(first)].lower() == first.lower())
+        return next(known, "a file of another kind")
+    line, feed, _ = head.partition(b"\n")
+    if not feed:
+        return CUT if len(head) == size else None
+    try:
+        sizes = [part["size"] for part in json.loads(line)["parts"]]
+        whole = len(line) + 1 + sum(sizes) if all(type(one) is int for one in sizes) else 0
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None  # a bundle, whose header is broken
+    return f"{CUT}, with {size:,} of {whole:,} bytes" if size < whole else None
+
+
 def read_parts(path: Path) -> dict[str, bytes]:
     if path.is_dir():
         parts = {
             name: read_file(path / name, PART_LIMITS.get(name, MAX_BYTES)) for name in PARTS[1:5] if (path / name).exists()
         }
         if not {"manifest.json", "events.jsonl"} <= parts.keys():
+            if (path / "datapackage.json").exists():
+                raise InputError(f"{path} is not a run: it is the folder of a pack")
             raise InputError(f"no sealed run at {path}: it must hold {', '.join(PARTS[1:4])}")
         return parts
     return taken_apart(read_file(path))
@@ -1721,10 +1754,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         trust = read_trust(options.trust) if options.trust else None
         trust = trust_under(options.policy, trust or NO_TRUST) if options.policy else trust
         prices = read_file(options.provider_proofs, MAX_PROOFS_BYTES) if options.provider_proofs else None
-        if not options.run.is_dir() and read_file(options.run, most=12).startswith((b'{"close":', b'{"decision":')):
+        head = b"" if options.run.is_dir() else read_file(options.run, most=MAX_KEYS_BYTES)
+        if head.startswith((b'{"close":', b'{"decision":')):
             if prices is not None:
                 raise InputError("--provider-proofs goes with runs and bundles, not disclosures")
             result = verify_disclosure(options.run, required)
+        elif not options.run.is_dir() and (other := no_run(head, options.run.stat().st_size)):
+            raise InputError(f"{options.run} is not a run: it is {other}")
         else:
             witnessed = {"without_witness": options.without_witness, "provider_proofs": prices}
             result = verify(options.run, trust, required, **witnessed)

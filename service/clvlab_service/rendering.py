@@ -82,9 +82,12 @@ def row_seats(seats: RowSeats) -> str:
 
 
 FILTERS = {
+    "basis": words.basis,
     "exact": exact,
     "market": market,
     "moment": moment,
+    "owner_name": words.owner_name,
+    "match": words.match_name,
     "paired": paired,
     "row_seats": row_seats,
     "side_of": side_of,
@@ -99,8 +102,11 @@ ASSETS = Path(__file__).parent / "pages" / "assets"
 ASSET_PATH = "/assets"
 _TEMPLATES = Path(__file__).parent / "pages" / "templates"
 _NO_HEADERS: Mapping[str, str] = {}
-_POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-_LIVE = "; script-src 'self'; connect-src 'self'"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+_LIVE = "; connect-src 'self'"
 _GUARDS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Vary": "Accept"}
 
 
@@ -142,10 +148,11 @@ def page(
     status, headers
         Status and headers of the answer.
     stream
-        Address of the stream that reports changes of the page. Only such a page may run a script, which is this service's own.
+        Address of the stream that reports changes of the page. Only the script of such a page may make requests.
     """
     links = Links(str(request.scope.get("root_path", "")))
-    text = _environment().get_template(template).render(values, here=links, stream=stream, version=version("clvlab"))
+    everywhere = {"here": links, "stream": stream, "words": words, "version": version("clvlab")}
+    text = _environment().get_template(template).render(values, **everywhere)
     policy = _POLICY + (_LIVE if stream else "")
     return HTMLResponse(text, status, {**_GUARDS, "Content-Security-Policy": policy, **(headers or _NO_HEADERS)})
 

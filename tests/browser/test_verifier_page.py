@@ -1,11 +1,13 @@
 """The page as a reader meets it: from the disk, with hostile names, by keyboard, narrow and wide, light and dark."""
 
 import json
+from importlib.util import find_spec
 
 import pytest
 
 from clvlab.arena.runs.bundles import judge_proofs, verify_bundle
 from clvlab.engine.run import run
+from clvlab.errors import BundleError
 from clvlab.law.closing import Window
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle
@@ -21,6 +23,18 @@ from tests.proof.test_bundle import packed
 pytestmark = pytest.mark.browser
 
 WHOLE = make_bundle()
+OTHER_FILES = {
+    "empty.clv": (b"", "an empty file"),
+    "photo.png": (b"\x89PNG\r\n\x1a\n" + bytes(64), "an image"),
+    "ticks.parquet": (b"PAR1" + bytes(64), "a table of a pack"),
+    "pack.json": (b'{\n  "$schema": "https://datapackage.org/profiles/2.0"}', "the description of a pack"),
+    "runs.zip": (b"PK\x03\x04" + bytes(64), "an archive, to be unpacked first"),
+    "saved.clv": (b"\n<!DOCTYPE html><title>Not Found</title>", "a web page"),
+    "notes.txt": (b"bets of May", "a file of another kind"),
+    "events.txt": (read_bundle(WHOLE)["events.jsonl"], "the events of a run without its other files"),
+    "start.clv": (WHOLE[:40], "a bundle that is cut short"),
+    "half.clv": (WHOLE[:-1], f"a bundle that is cut short, with {len(WHOLE) - 1:,} of {len(WHOLE):,} bytes"),
+}
 HOSTILE = '<img src=x onerror="document.title=1">\u202e\x1b&amp;</td><script>document.title=2</script>'
 
 
@@ -30,7 +44,7 @@ def buffer(content, name="run.clv"):
 
 def verdict(page):
     """Wait until nothing is under way, and read the sentence."""
-    page.locator("#verdict.pass, #verdict.fail").wait_for()
+    page.locator("#verdict.pass, #verdict.fail, #verdict.none").wait_for()
     page.locator("#progress").wait_for(state="hidden")
     return page.inner_text("#verdict")
 
@@ -146,7 +160,45 @@ def test_files_of_a_run_folder_are_judged(opened):
 
     page.set_input_files("#files", [buffer(b"", "events.jsonl")])
     await_text(page, "#verdict", "Nothing was checked")
-    assert "no sealed run" in page.inner_text("#verdict")
+    assert page.inner_text("#verdict").startswith("Not a run: these files are no whole run: choose a bundle")
+
+
+@pytest.mark.parametrize("name", OTHER_FILES)
+def test_file_of_another_kind_is_named_as_by_the_other_verifiers_and_does_not_fail(name, opened, tmp_path, capsys):
+    content, kind = OTHER_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    page = opened()
+    page.set_input_files("#files", tmp_path / name)
+
+    assert verdict(page) == f"Not a run: {name} is {kind}. Nothing was checked."
+    assert page.locator("#checks-section").is_hidden()
+    assert clv_verify.main([str(tmp_path / name)]) == 2
+    assert f"{name} is not a run: it is {kind}\n" in capsys.readouterr().err
+    with pytest.raises(BundleError, match=f"{name} is not a run: it is {kind}$"):
+        verify_bundle(tmp_path / name)
+
+
+def test_files_of_a_pack_are_called_a_pack(opened):
+    page = opened()
+    page.set_input_files("#files", [buffer(b"{}", "datapackage.json"), buffer(b"PAR1", "ticks.parquet")])
+
+    assert verdict(page).startswith("Not a run: these are files of a pack: choose a bundle")
+
+
+SAID = """() => { window.said = []; const verdict = document.getElementById('verdict');
+  new MutationObserver(() => said.push(verdict.textContent)).observe(verdict, {childList: true, subtree: true}); }"""
+
+
+def test_page_says_that_it_checks_while_it_does(opened):
+    page = opened()
+    page.evaluate(SAID)
+    page.set_input_files("#files", buffer(WHOLE))
+    held = verdict(page)
+    page.locator("#alter-any").click()
+    await_text(page, "#altered", "Byte")
+    last = verdict(page)
+
+    assert page.evaluate("said") == ["Checking …", held, "Checking …", last]
 
 
 @pytest.mark.parametrize(("name", "limit"), [("run.clv", MAX_BYTES), ("manifest.json", PART_LIMITS["manifest.json"])])
@@ -204,6 +256,27 @@ def test_page_fits_the_window(opened, artefacts, width, scheme):
 
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert cut_off(page, "main > *") == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 800, 1440])
+def test_axe_finds_nothing_whatever_was_chosen(browser, tmp_path, width, scheme):
+    if find_spec("axe_playwright_python") is None:
+        pytest.skip("no axe-core: pip install axe-playwright-python")
+    from axe_playwright_python.sync_playwright import Axe
+
+    (tmp_path / "verify.html").write_bytes(verifier_page())
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page.goto((tmp_path / "verify.html").as_uri())
+    for chosen in (None, WHOLE, WHOLE[:-1] + b"x", b"\x89PNG"):
+        if chosen is not None:
+            page.set_input_files("#files", buffer(chosen))
+            verdict(page)
+        found = Axe().run(page).response["violations"]
+        assert [(one["id"], one["impact"], one["nodes"][0]["html"][:200]) for one in found] == []
+        assert page.locator("h1").count() == page.locator("main").count() == 1
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.close()
 
 
 def test_keyboard_reaches_all_that_can_be_done(opened):

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from clvlab.proof import clv_states, clv_verify
+from clvlab.proof.bundle import bundle
 from clvlab.proof.closure import violations
 from clvlab.store.folder import write_run
 from tests.factories import make_sealed_run, make_tape, message
@@ -181,3 +182,34 @@ def test_file_imports_the_standard_library_only(path):
     assert violations(source, f"proof/{path.name}") == []
     assert "clvlab." not in source
     assert not any(f"import {name}" in source for name in ("polars", "orjson", "pyarrow"))
+
+
+def test_a_file_of_another_kind_is_no_run_and_a_changed_bundle_still_fails(tmp_path):
+    whole = bundle(make_sealed_run(), b"")
+    files = {
+        "photo": b"\x89PNG",
+        "none": b"",
+        "cut": whole[:-1],
+        "changed": whole[:-1] + b"x",
+        "headed": whole.replace(b'"size":', b'"Size":', 1),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+
+    done = {name: called(name, cwd=tmp_path) for name in files}
+
+    assert {name: one.returncode for name, one in done.items()} == {"photo": 2, "none": 2, "cut": 2, "changed": 1, "headed": 1}
+    assert done["photo"].stderr == "photo is not a run: it is an image\n"
+    assert done["none"].stderr == "none is not a run: it is an empty file\n"
+    assert (
+        done["cut"].stderr
+        == f"cut is not a run: it is a bundle that is cut short, with {len(whole) - 1:,} of {len(whole):,} bytes\n"
+    )
+
+
+def test_a_pack_is_no_run(tmp_path):
+    (tmp_path / "datapackage.json").write_text("{}")
+
+    done = called(".", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (2, ". is not a run: it is the folder of a pack\n")

@@ -425,11 +425,11 @@ def test_receipts_change_neither_hash_nor_manifest_nor_rank(folder, change):
 @pytest.mark.parametrize(
     ("policy", "kept", "said"),
     [
-        ({}, 24, "24 of 24 BACKs were allowed; each of 24 receipts is for one of them"),
-        ({}, 3, "each of 3 receipts is for one of them, and 21 have none, of which nothing was checked"),
-        ({}, 0, "24 of 24 BACKs were allowed; there is no receipt, so that nothing was checked of what was executed"),
-        ({"kill_switch": True}, 0, "0 of 24 BACKs were allowed; none was to be executed, and there is no receipt"),
-        ({"execution_mode": "dry_run"}, 0, "24 of 24 BACKs were allowed; none was to be executed, and there is no receipt"),
+        ({}, 24, "all 24 bets pass the policy; every receipt matches one"),
+        ({}, 3, "every receipt matches one, and 21 bets have no receipt, so their execution was not checked"),
+        ({}, 0, "all 24 bets pass the policy; there is no receipt, so no execution was checked"),
+        ({"kill_switch": True}, 0, "0 of 24 bets pass the policy; no bet was to be executed, and there is no receipt"),
+        ({"execution_mode": "dry_run"}, 0, "all 24 bets pass the policy; no bet was to be executed, and there is no receipt"),
     ],
     ids=["all receipts", "some receipts", "no receipt", "nothing allowed", "a dry run"],
 )

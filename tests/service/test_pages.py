@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 
@@ -12,6 +13,7 @@ from clvlab_service.negotiation import prefers_page
 from sqlalchemy import update
 
 from clvlab.arena.events import EventKind, event
+from clvlab.arena.packs import open_pack
 from clvlab.proof.bundle import read_bundle, run_of
 from clvlab.report.share import SharedPicture
 from clvlab.store import competitions, runs
@@ -24,7 +26,10 @@ from tests.waiting import PATIENCE_S
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 PROGRAMS = [{"Accept": "*/*"}, {"Accept": "application/json"}, {"Accept": ""}]
 HOSTILE = "<script>alert(1)</script>\u202egnp.exe\u200b\"'&" + 120 * "x"
-POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
 PACK = {"pack_id": "starter", "fixture_ids": None, "strategy": "cumulative-drift"}
 
 
@@ -207,7 +212,7 @@ def test_pages_are_in_no_document_and_change_none(served):
     )
 
 
-def test_each_address_has_a_page_that_loads_nothing_but_a_style(served):
+def test_each_address_has_a_page_that_loads_a_style_and_the_script_of_times_alone(served):
     for path in ["/", *paths(served)]:
         response = page(served, path)
 
@@ -215,8 +220,14 @@ def test_each_address_has_a_page_that_loads_nothing_but_a_style(served):
         assert response.headers["content-security-policy"] == POLICY, path
         assert response.headers["x-content-type-options"] == "nosniff"
         assert {"accept", "accept-encoding"} <= varies(response), path
-        assert elements.all("script", "iframe", "object", "base", "style") == [], path
-        loaded = [given.get("href") for given in elements.all("link")] + [given.get("src") for given in elements.all("img")]
+        assert elements.all("iframe", "object", "base", "style") == [], path
+        scripts = [given["src"] for given in elements.all("script")]
+        assert [re.sub("/[0-9a-f]{16}/", "/", source) for source in scripts] == ["/assets/times.js"], path
+        loaded = (
+            scripts
+            + [given.get("href") for given in elements.all("link")]
+            + [given.get("src") for given in elements.all("img")]
+        )
         assert all(address.startswith("/assets/") for address in loaded)
         assert not [given for _, given in elements.found if {"style", "onclick", "onload"} & given.keys()], path
         for address in loaded:
@@ -289,7 +300,7 @@ def test_a_form_may_leave_fields_blank(served):
 
     assert served.run_id in shown
     assert '<option value="sealed" selected>' in shown
-    assert "No run meets all of that" in page(served, "/runs?kind=live&status=").text
+    assert "No run has all of these values" in page(served, "/runs?kind=live&status=").text
 
 
 def test_hostile_text_is_text_and_hides_nothing(served):
@@ -309,12 +320,12 @@ def test_hostile_text_is_text_and_hides_nothing(served):
         assert not [tag for tag, given in elements.found if any(name.startswith("on") for name in given)]
 
 
-def test_a_live_page_may_run_one_script_of_this_service(served):
+def test_a_live_page_may_run_a_script_that_makes_requests_to_this_service(served):
     response = page(served, f"/competitions/{served.draft_id}")
     scripts = Elements(response.text).all("script")
 
-    assert response.headers["content-security-policy"] == f"{POLICY}; script-src 'self'; connect-src 'self'"
-    assert [re.sub("/[0-9a-f]{16}/", "/", given["src"]) for given in scripts] == ["/assets/live.js"]
+    assert response.headers["content-security-policy"] == f"{POLICY}; connect-src 'self'"
+    assert [re.sub("/[0-9a-f]{16}/", "/", given["src"]) for given in scripts] == ["/assets/times.js", "/assets/live.js"]
     assert f'data-stream="/competitions/{served.draft_id}/arena?since_seq=' in response.text
     assert served.nobody.get(scripts[0]["src"]).headers["content-type"].startswith("text/javascript")
 
@@ -329,7 +340,7 @@ def test_a_run_says_what_its_json_says(served):
     card, shown = served.get(f"/runs/{served.run_id}"), page(served, f"/runs/{served.run_id}").text
     text = Elements(shown).text
 
-    late = int(re.search(r"<small>([\d,]+) at the closing message, not in the means</small>", shown)[1])
+    late = int(re.search(r"<small>([\d,]+) bets? at the closing price, excluded from the means</small>", shown)[1])
     kept = card["metrics"]["action_count"] - late
     assert f"{card['metrics']['total_clv_bps'] / kept:+,.1f} bps" in shown
     assert card["evidence"]["evidence_hash"] in text
@@ -356,7 +367,9 @@ def test_a_market_has_the_name_that_people_use_and_keeps_its_key(served):
 def test_a_run_leads_to_the_verifier_that_runs_in_a_browser(served):
     links = [given["href"] for given in Elements(page(served, f"/runs/{served.run_id}").text).all("a")]
 
-    (verifier,) = [link for link in links if link.endswith("verify.html")]
+    verifiers = [link for link in links if link.endswith("verify.html")]
+    assert len(verifiers) == 2  # where the page says how to verify, and at its end
+    verifier = verifiers[0]
     assert served.nobody.get(verifier).headers["content-type"].startswith("text/html")
 
 
@@ -449,22 +462,22 @@ def test_what_somebody_wrote_is_not_called_a_template_that_decides(served):
 
 
 def test_rows_that_may_hold_the_past_stand_under_a_heading_of_their_own(served):
-    heading = "The answers were public when this was run"
+    heading = "Prices were public before the run"
     for path, last in (("/leaderboard", "cumulative-drift"), ("/", "cumulative-drift")):
         shown = Elements(page(served, path).text).text
-        written = shown.index("transcript, history")  # of the hostile agent, which is an llm
+        written = shown.index("recorded decisions, over past prices")  # of the hostile agent, which is an llm
 
         assert shown.index(last) < shown.index(heading) < written
-        assert shown.index("template, history") < shown.index(heading)
-        assert "template, history" not in shown[written:]
+        assert shown.index("a template of clvlab, over past prices") < shown.index(heading)
+        assert "a template of clvlab, over past prices" not in shown[written:]
 
 
 def test_a_transcript_stands_apart_in_the_standings_of_a_competition(served):
     own = page(served, f"/competitions/{served.hostile_id}").text
     other = page(served, f"/competitions/{served.competition_id}").text
 
-    assert "The answers were public when this was run" in own
-    assert "The answers were public when this was run" not in other
+    assert "Prices were public before the run" in own
+    assert "Prices were public before the run" not in other
 
 
 def story(served, competition_id, **query):
@@ -523,7 +536,7 @@ def test_the_story_is_filtered_by_entrant_market_and_action(served):
     assert len(by_agent) == sum(row["agent_id"] == "baseline" for row in rows)
     assert len(by_market) == sum(row["market_key"] == market for row in rows)
     assert gains(waited) == []
-    assert "No decision meets that." in waited
+    assert "No decision has these values." in waited
     assert "SELL" in page(served, f"/competitions/{competition_id}?action=SELL", 422).text
 
 
@@ -568,7 +581,7 @@ def test_names_of_a_feed_or_an_upload_are_text_wherever_they_are_shown(keys):
         assert not [tag for tag, given in elements.found if any(name.startswith("on") for name in given)]
         assert "[U+202E]" in text
     plain = Elements(texts[0]).text
-    assert "does not count: the entrant stopped" in plain
+    assert "does not count, as the entrant stopped" in plain
     assert "pending until the seal" in plain
     assert "the feed had a gap of 0 s" in plain
     assert HOSTILE in [given["value"] for given in Elements(texts[1]).all("option")]
@@ -608,7 +621,7 @@ def test_mine_is_an_address_that_needs_no_login(served):
     board = page(served, f"/leaderboard?owner={owner}").text
     assert board.count('<td class="number">') == len(rows)
     assert f"owner={owner.replace(':', '%3A')}" in board
-    assert "of this owner" in page(served, "/leaderboard?owner=did:key:nobody").text
+    assert "This owner has no ranked run yet" in page(served, "/leaderboard?owner=did:key:nobody").text
     assert owner in Elements(story(served, served.competition_id)).text
 
 
@@ -647,4 +660,105 @@ def test_names_with_the_same_decisions_are_one_row_of_a_page(keys):
         shown = Elements(page(found, "/leaderboard").text).text
 
     assert "and 1 more with the same decisions" in shown
-    assert len(re.findall("template, history; ", shown)) == 2
+    assert len(re.findall("a template of clvlab, over past prices; ", shown)) == 2
+
+
+def shown_text(text):
+    """The text of a page without what a reader opens: keys and ids stand there."""
+    return Elements(re.sub(r"<details.*?</details>", "", text[text.index("<main") :], flags=re.DOTALL)).text
+
+
+def test_a_run_and_its_decisions_are_told_by_matches_markets_and_sides(served):
+    run = f"/runs/{served.run_id}"
+    worst = served.get(f"{run}/decisions", sort="clv", limit=1)["decisions"][0]
+    fixtures = served.get("/replay-packs/starter/fixtures")["fixtures"]
+    match = " – ".join(next(one["names"] for one in fixtures if one["fixture_id"] == worst["fixture_id"]))
+
+    for path in ("/runs", run, f"{run}/decisions", f"{run}/actions/{worst['seq']}", f"{run}/decisions?sort=clv"):
+        text = shown_text(page(served, path).text)
+        keys = ("part1", "part2", "OVERUNDER", "1X2_", "ASIANHANDICAP", "closing_suspended", "BACK", "fixture 9000")
+        assert [key for key in keys if key in text] == [], path
+    for path in (run, f"{run}/actions/{worst['seq']}", f"{run}/decisions?sort=clv"):
+        assert match in page(served, path).text, path
+    assert "12 matches" in shown_text(page(served, run).text)
+    assert "Birch North – Glen North" in shown_text(page(served, "/runs").text)
+    keys = Elements(page(served, f"{run}/actions/{worst['seq']}").text).text
+    assert worst["market_key"] in keys
+    assert str(worst["fixture_id"]) in keys
+
+
+def test_decisions_are_filtered_by_a_match_that_is_chosen_by_name(served):
+    text = page(served, f"/runs/{served.run_id}/decisions").text
+
+    assert f'<option value="{FIXTURE}">Birch North – Glen North</option>' in text
+    chosen = page(served, f"/runs/{served.run_id}/decisions?fixture_id={FIXTURE}").text
+    assert f'<option value="{FIXTURE}" selected>' in chosen
+    assert {one["title"] for one in Elements(chosen).all("span") if "fixture" in one.get("title", "")} == {f"fixture {FIXTURE}"}
+
+
+def test_a_pack_of_the_same_id_and_other_odds_names_no_match(served):
+    names, run_id = served.app.state.application.names, served.run_id
+    own = names.of(run_id)
+    other = replace(names, catalog=OtherPack(own.pack_id), _kept=names._kept)
+
+    assert (len(own.known), own.is_catalogued) == (12, True)
+    found = other.of(run_id)
+    assert (found.known, found.is_catalogued, found.fixture_ids) == ({}, False, own.fixture_ids)
+    assert found.name(FIXTURE) == f"fixture {FIXTURE}"
+
+
+class OtherPack:
+    """A catalog whose pack has the id of another."""
+
+    def __init__(self, pack_id):
+        self.pack_id = pack_id
+
+    def open(self, pack_id):
+        assert pack_id == self.pack_id
+        return open_pack("season")
+
+
+def test_names_of_an_unknown_run_are_none(served):
+    found = served.app.state.application.names.of("run_unknown")
+
+    assert (list(found.agents), found.fixture_ids, found.text) == ([], (), "")
+
+
+def test_a_run_says_of_how_many_matches_its_figures_are(keys):
+    body = {"pack_id": "season", "fixture_ids": None, "strategy": "cumulative-drift"}
+    with serving.api(keys) as found:
+        run_id = found.post("/backtests", body, by=found.nobody, headers={"Prefer": "wait=60"})["run_id"]
+        shown = Elements(page(found, f"/runs/{run_id}").text).text
+        board = Elements(page(found, "/leaderboard").text).text
+        fixtures = found.get(f"/runs/{run_id}/decisions", reason="scored", limit=1)["total"]
+
+    assert fixtures
+    assert "over 299 fixtures" in shown
+    assert "299 of 300 1 match without a bet that counts" in shown
+    assert "299 of 300" in board
+
+
+def test_every_count_and_verdict_on_a_page_says_whose_word_it_is(served):
+    said = {
+        f"/runs/{served.run_id}": (
+            "This service recomputed them",
+            "This service made these counts, and no signature covers them",
+        ),
+        "/log": ("This service made these counts, and no signature covers them",),
+        "/leaderboard": ("This service computes all figures", "no log signs the counts"),
+        f"/runs/{served.run_id}/decisions": ("This service computed the scores from the sealed evidence",),
+        "/replay-packs/starter": ("Origin of the odds, by the pack's maker",),
+    }
+    for path, sentences in said.items():
+        text = unescape(Elements(page(served, path).text).text)
+        assert [one for one in sentences if one not in text] == [], path
+
+
+def test_what_is_missing_is_a_dash_and_a_wrong_value_has_a_plain_heading(served):
+    draft = page(served, f"/competitions/{served.draft_id}").text
+
+    assert not re.search(r">\s*None\s*<", draft)
+    assert re.search(r'<td class="number">–</td>', draft)
+    wrong = page(served, "/runs?limit=0", 422).text
+    assert "<h1>A value is wrong</h1>" in wrong
+    assert "Status 422, Unprocessable" in wrong

@@ -102,9 +102,20 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
     return {"schema": "clvlab-bundle-anchor/1", "cluster": record.cluster} | signed
 
 
+def read_parts(path: Path) -> dict[str, bytes]:
+    """Read the parts of a bundle; ``BundleError`` says what a file of another kind is."""
+    from clvlab.proof.clv_verify import no_run
+
+    content = file_bytes(path)
+    other = no_run(content[:MAX_KEYS_BYTES], len(content))
+    if other is not None:
+        raise BundleError(f"{path} is not a run: it is {other}")
+    return read_bundle(content)
+
+
 def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Recompute the proof of a bundled run; its anchor is checked on the chain if settings name one."""
-    contents = read_bundle(file_bytes(path))
+    contents = read_parts(path)
     anchor = None
     if "anchor.json" in contents:
         stated = anchor_of(contents)
@@ -181,7 +192,7 @@ def read_trust(path: Path | None, logs: Sequence[str] = (), *, policy: Path | No
 
 def parts_of(path: Path) -> frozenset[str]:
     """Return the names of the parts of a bundle; none of a run folder."""
-    return frozenset(read_bundle(file_bytes(path)) if path.is_file() else ())
+    return frozenset(read_parts(path) if path.is_file() else ())
 
 
 def judged_without_keys(names: Collection[str]) -> bool:
@@ -192,7 +203,7 @@ def judged_without_keys(names: Collection[str]) -> bool:
 def read_stored(path: Path) -> tuple[SealedRun, bytes]:
     """Read a run and its receipts, unverified, from a run folder or a bundle."""
     if path.is_file():
-        contents = read_bundle(file_bytes(path))
+        contents = read_parts(path)
         return run_of(contents), contents.get("receipts.jsonl", b"")
     return read_run(path), read_receipts(path)
 

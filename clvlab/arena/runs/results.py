@@ -63,13 +63,14 @@ class ResultSummary:
 
     ``agents`` has the agents with scores, in order of their ids. ``worst`` and ``best`` are the decisions with the most
     negative and the most positive CLV, the largest first; of equal ones the earlier comes first. ``at_close`` counts the scored
-    decisions at the closing message, which are not in the means, as on a tear sheet.
+    decisions at the closing message, which are not in the means, as on a tear sheet. ``fixtures`` counts those in the means.
     """
 
     agents: tuple[AgentResult, ...]
     worst: tuple[ExtremeDecision, ...]
     best: tuple[ExtremeDecision, ...]
     at_close: int
+    fixtures: int
 
     @property
     def size_bytes(self) -> int:
@@ -116,7 +117,8 @@ def run_result(rows: pl.DataFrame) -> ResultSummary:
         for place, agent_id in enumerate(agents)
     ]
     late = rows.filter(pl.col("reason") == Reason.SCORED).height - scored.height
-    return ResultSummary(tuple(found), _extremes(scored, gained=False), _extremes(scored, gained=True), late)
+    worst, best = _extremes(scored, gained=False), _extremes(scored, gained=True)
+    return ResultSummary(tuple(found), worst, best, late, scored["fixture_id"].n_unique())
 
 
 def _agent_result(agent_id: str, scored: pl.DataFrame, *, drawn: bool) -> AgentResult:

@@ -31,12 +31,13 @@ from clvlab_service.rendering import ASSET_PATH, ASSETS, asset_digest, page
 from clvlab_service.routers.competitions import StatusFilter
 from clvlab_service.routers.operations import problem_table
 
-# Files that pages load: a style, a script and a picture, all from this service.
+# Files that pages load: a style, two scripts and a picture, all from this service.
 
 
 assets_router = APIRouter(include_in_schema=False)
 
-_KINDS = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}
+_SCRIPT = "text/javascript; charset=utf-8"
+_KINDS = {"style.css": "text/css; charset=utf-8", "times.js": _SCRIPT, "live.js": _SCRIPT, "icon.svg": "image/svg+xml"}
 _FOR_EVER, _ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
 
 
@@ -141,7 +142,6 @@ def _competition(
         "place": {**place, "cursor": cursor, "before": before, "entrant": entrant or None},
         "markets": words.market_names(markets),
         "speed": application.live.settings and application.live.settings.speed,
-        "words": words,
     }
     return page(request, "competition.html", context, stream=None if is_over else stream)
 
@@ -188,7 +188,7 @@ async def seat_competitions(
 
 def _seat_competitions(request: Request, application: Application, cursor: str | None, limit: int | None) -> Response:
     found = application.seat_competitions.page(cursor, limit or _ROWS)
-    return page(request, "seat-competitions.html", {"found": found, "cursor": cursor, "limit": limit, "words": words})
+    return page(request, "seat-competitions.html", {"found": found, "cursor": cursor, "limit": limit})
 
 
 @router.get("/arena/competitions/{competition_id}")
@@ -206,7 +206,7 @@ async def seat_competition(
 def _seat_competition(competition_id: str, request: Request, application: Application, entrant: int) -> Response:
     board = seat_board(application.seat_competitions, competition_id, entrant, _ENTRANTS)
     following = entrant + _ENTRANTS if len(board.info["standing"]) > entrant + _ENTRANTS else None
-    context = {"board": board, "info": board.info, "entrant": entrant, "following": following, "words": words}
+    context = {"board": board, "info": board.info, "entrant": entrant, "following": following}
     return page(request, "seat-competition.html", context)
 
 
@@ -224,7 +224,8 @@ async def home(request: Request, application: ApplicationDep, place: ReadPlace) 
 
 def _home(request: Request, application: Application) -> Response:
     forest, runs = application.forest.page(0, _BEST), application.runs.page(None, _NEWEST)["runs"]
-    return page(request, "home.html", {"forest": forest, "runs": runs})
+    names = application.names.of_each(one["run_id"] for one in runs)
+    return page(request, "home.html", {"forest": forest, "runs": runs, "names": names})
 
 
 @router.get(PROBLEMS)
@@ -284,7 +285,7 @@ async def pack(pack_id: str, request: Request, application: ApplicationDep, plac
 def _pack(pack_id: str, request: Request, application: Application) -> Response:
     info = application.packs.info(pack_id)
     found = application.packs.fixtures(pack_id, FixtureFilter(), None, _FIRST)
-    return page(request, "pack.html", {"info": info, "found": found})
+    return page(request, "pack.html", {"info": info, "found": found, "leagues": application.packs.leagues(pack_id)})
 
 
 @router.get("/replay-packs/{pack_id}/fixtures")
@@ -313,4 +314,5 @@ def _fixtures(
 ) -> Response:
     found = application.packs.fixtures(pack_id, wanted, cursor, limit or PAGE)
     filters = {"market": wanted.market, "after": wanted.after, "before": wanted.before, "limit": limit}
-    return page(request, "fixtures.html", {"found": found, "wanted": filters, "cursor": cursor})
+    context = {"found": found, "wanted": filters, "cursor": cursor, "leagues": application.packs.leagues(pack_id)}
+    return page(request, "fixtures.html", context)

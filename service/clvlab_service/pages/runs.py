@@ -34,7 +34,8 @@ from clvlab_service.rendering import Links, page
 
 router = page_router()
 
-_ORDERS = {Order.SEQ: "as sealed", Order.CLV: "lowest CLV first", Order.CLV_DESCENDING: "highest CLV first"}
+_ORDERS = {Order.SEQ: "in order of the evidence", Order.CLV: "lowest CLV first", Order.CLV_DESCENDING: "highest CLV first"}
+_LISTED_MATCHES = 1000  # to choose from; of more, a number is typed
 _Name = Annotated[str | None, Query(max_length=200)]
 
 
@@ -73,7 +74,16 @@ def _decisions(
     filters = {name: getattr(wanted, name) for name in DecisionFilter.__slots__} | {"sort": sort.value, "limit": limit}
     if wanted.valid is not None:
         filters["valid"] = "true" if wanted.valid else "false"
-    context = {**found, "wanted": filters, "cursor": cursor, "reasons": list(Reason), "orders": _ORDERS}
+    names = application.names.of(run_id)
+    context = {
+        **found,
+        "wanted": filters,
+        "filtered": any(value is not None for name, value in filters.items() if name not in ("sort", "limit")),
+        "cursor": cursor,
+        "orders": _ORDERS,
+        "names": names,
+        "matches": [(one, names.name(one)) for one in names.fixture_ids] if len(names.fixture_ids) <= _LISTED_MATCHES else [],
+    }
     return page(request, "decisions.html", context)
 
 
@@ -83,13 +93,15 @@ def decision(
 ) -> Response:
     """Show one decision: the known prices, the proposed action, its score by the law, and the agent's own claims."""
     record = application.runs.inspect(run_id, seq)
-    finding = REASON_FINDINGS.get(record["recompute"]["reason"])
-    return page(request, "decision.html", {"record": record, "seq": seq, "steps": arithmetic(record), "finding": finding})
+    finding, names = REASON_FINDINGS.get(record["recompute"]["reason"]), application.names.of(run_id)
+    known = names.known.get(record["fixture_id"])
+    context = {"record": record, "seq": seq, "steps": arithmetic(record), "finding": finding, "names": names}
+    return page(request, "decision.html", {**context, "league": known and known.league})
 
 
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _UNDER_WAY = ("queued", "running")
-_KINDS, _STATUSES = (get_args(get_args(alias.__value__)[0]) for alias in (RunKind, RunStatus))
+_STATUSES = get_args(get_args(RunStatus.__value__)[0])
 
 
 @router.get("/runs")
@@ -107,8 +119,9 @@ def runs(
     """List runs, newest first."""
     wanted = {"kind": kind, "status": status, "agent_id": agent_id, "pack_id": pack_id, "owner": owner}
     found = application.runs.page(cursor, limit, RunFilter(**wanted))
-    context = {"wanted": wanted, "limit": limit, "cursor": cursor}
-    return page(request, "runs.html", {**found, **context, "kinds": _KINDS, "statuses": _STATUSES})
+    names = application.names.of_each(one["run_id"] for one in found["runs"])
+    context = {"wanted": wanted, "limit": limit, "cursor": cursor, "names": names}
+    return page(request, "runs.html", {**found, **context, "statuses": _STATUSES})
 
 
 @router.get("/runs/{run_id}")
@@ -121,13 +134,14 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
     card = application.runs.card(run_id)
     status, in_log = card["run"]["status"], card["log"] and application.runs.log_standing(run_id)
     result = result_of(application, run_id) if status == "sealed" else None
-    under_way = status in _UNDER_WAY
+    under_way, names = status in _UNDER_WAY, application.names.of(run_id)
     root = str(request.scope.get("root_path", "")).rstrip("/")
     context = {
         "card": card,
         "log": in_log,
         "checked_ts_ms": application.runs.checks(run_id)["checked_ts_ms"],
         "result": result,
+        "names": names,
         "failing": failing_checks(card),
         "progress": application.jobs.state(run_id) if under_way else None,
         "origin": _origin(request, root) or f"{request.url.scheme}://HOST{root}",
@@ -137,7 +151,7 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
     return page(
         request,
         "run.html",
-        context | {"words": words, "causality": _causality, "seats": taken},
+        context | {"causality": _causality, "seats": taken},
         stream=f"{root}/runs/{run_id}/progress" if under_way else None,
     )
 

@@ -17,7 +17,8 @@ async function answer({ id, question, given }) {
     self.postMessage({ id, answer: await QUESTIONS[question](given, report) });
   } catch (error) {
     const refused = error instanceof NoInput || error instanceof Broken;
-    self.postMessage({ id, refused: refused ? error.message : `this page failed: ${error?.message ?? error}` });
+    const noRun = error instanceof NoRun;
+    self.postMessage({ id, noRun, refused: refused ? error.message : `this page failed: ${error?.message ?? error}` });
   }
 }
 
@@ -28,8 +29,16 @@ function askingOf({ trust, required, withoutWitness }) {
 // The files stay, even if the keys can't be read: the reader can correct the keys, and ask again.
 async function judge(given, report) {
   const files = await Promise.all(given.files.map(readFile));
+  requireRun(files.filter((file) => !isTicks(file)));
   held = { files, ticks: files.find(isTicks), original: null, parts: null };
   return judgeAgain(given, report);
+}
+
+// One file that is neither a part of a run nor a disclosure must be a bundle.
+function requireRun(files) {
+  if (files.length !== 1 || PARTS.includes(files[0].name) || isDisclosure(files[0].bytes)) return;
+  const other = noRun(files[0].bytes);
+  if (other) throw new NoRun(`${files[0].name} is ${other}`);
 }
 
 // A file that is larger than its limit is not read at all.

@@ -1,7 +1,9 @@
-// Errors: the input breaks a rule (`Broken`); or there is nothing to check, or no key to check it with (`NoInput`).
+// Errors: the input breaks a rule (`Broken`); there is nothing to check, or no key to check it with (`NoInput`); or the input is
+// no run at all (`NoRun`).
 
 class Broken extends Error {}
 class NoInput extends Error {}
+class NoRun extends NoInput {}
 
 function require(holds, text) {
   if (!holds) throw new Broken(typeof text === "function" ? text() : text);

@@ -30,11 +30,44 @@ function partsOfFolder(files) {
   const parts = {};
   for (const { name, bytes } of files) if (PARTS.slice(1, 5).includes(name)) parts[name] = bytes;
   const whole = parts["manifest.json"] && parts["events.jsonl"];
-  if (!whole) throw new NoInput("no sealed run: choose a bundle, or the files manifest.json, events.jsonl and scores.jsonl of a run");
+  if (!whole) throw new NoRun(`${_folderKind(files)}: choose a bundle, or the files manifest.json, events.jsonl and scores.jsonl of a run`);
   const limit = PART_LIMITS["manifest.json"];
   if (parts["manifest.json"].length > limit) throw new NoInput(`manifest.json has more than ${grouped(limit)} bytes`);
   return parts;
 }
+
+// Files of other kinds by their first bytes, for a reader who chose the wrong one; as in clv_verify.py.
+const OTHER_KINDS = [
+  ["\x89PNG", "an image"], ["\xff\xd8\xff", "an image"], ["GIF8", "an image"], ["<svg", "an image"],
+  ["PAR1", "a table of a pack"], ['{\n  "$schema": "https://datapackage.org', "the description of a pack"],
+  ["PK\x03\x04", "an archive, to be unpacked first"], ["\x1f\x8b", "an archive, to be unpacked first"], ["%PDF", "a PDF"],
+  ["SQLite format 3", "a database"], ["<!doctype html", "a web page"], ["<html", "a web page"],
+  ['{"kind":"RUN_STARTED"', "the events of a run without its other files"], ['{"type":"urn:', "an error answer of a service"],
+];
+const CUT = "a bundle that is cut short";
+
+// Say what a file is, if it is no bundle; null for a bundle, whole as it seems.
+function noRun(bytes) {
+  if (!bytes.length) return "an empty file";
+  const start = '{"parts":'.slice(0, bytes.length);
+  if (!_latin(bytes, start.length).startsWith(start)) {
+    const found = _latin(bytes, 4096).replace(/^[ \t\n\r\x0b\f]+/, "").toLowerCase();
+    return OTHER_KINDS.find(([first]) => found.startsWith(first.toLowerCase()))?.[1] ?? "a file of another kind";
+  }
+  const feed = bytes.subarray(0, 2 ** 20).indexOf(10);
+  if (feed < 0) return bytes.length <= 2 ** 20 ? CUT : null;
+  try {
+    const sizes = JSON.parse(_latin(bytes, feed)).parts.map((part) => part.size);
+    const whole = sizes.every(Number.isSafeInteger) ? sizes.reduce((sum, size) => sum + size, feed + 1) : 0;
+    return bytes.length < whole ? `${CUT}, with ${grouped(bytes.length)} of ${grouped(whole)} bytes` : null;
+  } catch {
+    return null; // a bundle, whose header is broken
+  }
+}
+
+const _latin = (bytes, most) => Array.from(bytes.subarray(0, most), (byte) => String.fromCharCode(byte)).join("");
+
+const _folderKind = (files) => (files.some(({ name }) => name === "datapackage.json" || name.endsWith(".parquet")) ? "these are files of a pack" : "these files are no whole run");
 
 // The context of a bundle must agree with the manifest and the evidence, and files of proofs with log.json.
 async function checkContext({ parts, evidence }) {

@@ -11,11 +11,13 @@ async function answered(question, given) {
   const before = buttons.map((button) => button.disabled);
   buttons.forEach((button) => (button.disabled = true));
   the("progress").hidden = false;
+  the("verdict").className = "verdict";
+  the("verdict").textContent = "Checking …";
   let result = null;
   try {
     result = await judge.ask(question, given, { onProgress: _onProgress });
   } catch (error) {
-    refuse(error.message);
+    refuse(error.message, error.noRun);
   }
   the("progress").hidden = true;
   buttons.forEach((button, at) => (button.disabled = before[at]));
@@ -28,9 +30,9 @@ async function answered(question, given) {
   return result;
 }
 
-function refuse(why) {
-  the("verdict").className = "verdict fail";
-  the("verdict").textContent = plain(`Nothing was checked: ${why}.`);
+function refuse(why, noRun) {
+  the("verdict").className = noRun ? "verdict none" : "verdict fail";
+  the("verdict").textContent = plain(noRun ? `Not a run: ${why}. Nothing was checked.` : `Nothing was checked: ${why}.`);
   the("about").textContent = "";
   for (const name of ["checks", "tamper", "decisions"]) the(`${name}-section`).hidden = true;
 }
@@ -46,8 +48,6 @@ async function judgeFiles(chosen) {
   the("altered").replaceChildren();
   the("restore").disabled = true;
   the("again").disabled = false;
-  the("verdict").className = "verdict";
-  the("verdict").textContent = "Checking …";
   the("about").textContent = "Reading …";
   await answered("judge", { files: chosen, ...asking() });
 }

@@ -21,12 +21,12 @@ class Judge {
     });
   }
 
-  hear({ id, answer, refused, progress }) {
+  hear({ id, answer, refused, noRun, progress }) {
     const asked = this.waiting.get(id);
     if (progress) return asked.onProgress(progress);
     this.waiting.delete(id);
     if (refused === undefined) return asked.answer(answer);
-    return asked.refuse(new Error(refused));
+    return asked.refuse(Object.assign(new Error(refused), { noRun }));
   }
 
   fail(why) {

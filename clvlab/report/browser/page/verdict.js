@@ -1,10 +1,10 @@
 // The verdict in one sentence, and under it each check with its numbers.
 
 const NEVER = [
-  ["states_from_ticks", "whether the prices are those of the ticks: add ticks.csv, or ask clv_states.py"],
-  ["chain", "whether the chain still holds the memo: look the signature up there"],
-  ["other runs", "whether other agents were tried and not shown: 'clvlab log audit' counts the runs in a log"],
-  ["program", "which program made the run, and whether a replay gives the same run: 'clvlab verify --replay' checks that"],
+  ["states_from_ticks", "whether the prices follow from the price updates: add ticks.csv, or use clv_states.py"],
+  ["chain", "whether the chain still holds the memo: look up the signature there"],
+  ["other runs", "whether other agents were tried and hidden: 'clvlab log audit' counts the runs in a log"],
+  ["program", "whether a replay gives the same run: 'clvlab verify --replay' checks that"],
 ];
 
 const _failed = (result) => Object.keys(result.checks).filter((name) => result.checks[name] !== null);

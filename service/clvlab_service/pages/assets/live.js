@@ -1,4 +1,4 @@
-// Follows the stream of what a page shows, and asks for the page again when something happened: the server says what stands on it.
+// Follows the stream of a page, and loads the page again after each event: the server decides what is on it.
 "use strict";
 (() => {
   const SLOWEST_MS = 30000, LEAST_MS = 700;
@@ -7,16 +7,6 @@
 
   function say(text) {
     if (news && news.textContent !== text) news.textContent = text;
-  }
-
-  // Times of a page are UTC; those that matter to a reader are shown by the reader's clock, too.
-  function addReaderTimes(part) {
-    for (const time of part.querySelectorAll("[data-reader-time] time")) {
-      const own = document.createElement("small");
-      own.textContent = `${new Date(time.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })} for you`;
-      time.after(" ", own);
-    }
-    return part;
   }
 
   // The element of a fresh part that is the same to a reader: its tag and attributes, and its place among equal ones.
@@ -47,9 +37,9 @@
         if (other) replace(part, addReaderTimes(other));
       }
       address = fresh.body.dataset.stream;
-      if (!address) say("This is how it ended.");
+      if (!address) say("It is over. This page no longer changes.");
     } catch {
-      say("The service does not answer; trying again.");
+      say("The service does not answer. This page tries again.");
     }
   }
 
@@ -80,6 +70,5 @@
     };
   }
 
-  addReaderTimes(document);
   follow();
 })();
