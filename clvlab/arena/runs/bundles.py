@@ -18,7 +18,7 @@ from clvlab.proof.limits import MAX_DISCLOSURE_BYTES
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runs.run_folder import record_of
-from clvlab.store.folder import read_receipts, read_run, read_view, run_files
+from clvlab.store.folder import not_a_run, read_receipts, read_run, read_view, run_files
 
 if TYPE_CHECKING:  # imported where it is used, so that a first verification waits for nothing else
     from clvlab.anchor.records import AnchorRecord
@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # imported where it is used, so that a first verification wai
     from clvlab.log.bundles import Trust
     from clvlab.log.seats import TickViews
     from clvlab.runs.run import Run
+
+
+_BUNDLE_HEAD = b'{"parts":'  # of its first line, whose keys are sorted
 
 
 def part_of(whole: Run, agent_id: str | None, how: str = "") -> Run:
@@ -77,9 +80,17 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
     return {"schema": "clvlab-bundle-anchor/1", "cluster": record.cluster} | signed
 
 
+def _parts_of(path: Path) -> dict[str, bytes]:
+    """Read the parts of a bundle; ``UnknownRunError`` for a file that does not begin like one."""
+    content = file_bytes(path)
+    if not content.startswith(_BUNDLE_HEAD):
+        raise not_a_run(path)
+    return read_bundle(content)
+
+
 def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:
     """Recompute the proof of a bundled run; its anchor is checked on the chain if settings name one."""
-    contents = read_bundle(file_bytes(path))
+    contents = _parts_of(path)
     anchor = None
     if "anchor.json" in contents:
         stated = anchor_of(contents)
@@ -115,7 +126,7 @@ def judge_proofs(
     from clvlab.log.bundles import judge, standing_in
 
     whom = read_trust(trust)
-    parts = read_bundle(file_bytes(path)) if path.is_file() else {}
+    parts = _parts_of(path) if path.is_file() else {}
     roots = None if tsa_roots is None else file_bytes(tsa_roots, MAX_KEYS_BYTES)
     checks = judge(
         parts, verification, whom, _known_proofs(required), without_witness=without_witness, views=views, tsa_roots=roots
@@ -134,13 +145,13 @@ def read_trust(path: Path | None, logs: Sequence[str] = ()) -> Trust:
 
 def has_seat(path: Path) -> bool:
     """Whether a file is a bundle with the chain of a seat."""
-    return path.is_file() and "seat.json" in read_bundle(file_bytes(path))
+    return path.is_file() and "seat.json" in _parts_of(path)
 
 
 def read_stored(path: Path) -> tuple[SealedRun, bytes]:
     """Read a run and its receipts, unverified, from a run folder or a bundle."""
     if path.is_file():
-        contents = read_bundle(file_bytes(path))
+        contents = _parts_of(path)
         return run_of(contents), contents.get("receipts.jsonl", b"")
     return read_run(path), read_receipts(path)
 
