@@ -47,6 +47,17 @@ def tally(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in counts.items())
 
 
+def named_tally(counts: Mapping[str, int], names: Mapping[str, str]) -> str:
+    """Return counts by the names of their codes; empty without any.
+
+    Examples
+    --------
+    >>> named_tally({"scored": 1200, "closing_stale": 3}, REASONS)
+    'scored: 1,200; the closing price is too old: 3'
+    """
+    return "; ".join(f"{names.get(code, code)}: {number:,}" for code, number in counts.items())
+
+
 def signed(number: float, digits: int = 1) -> str:
     """Return a number with its sign; zero has none, even after rounding.
 
@@ -241,6 +252,19 @@ def minute(ts_ms: int) -> str:
     return f"{found:%Y-%m-%d}" if ts_ms % 86_400_000 == 0 else f"{found:{TO_MINUTE}} UTC"
 
 
+def local_minute(when: datetime) -> str:
+    """Return a time to the minute in the time zone of this machine.
+
+    Examples
+    --------
+    >>> from datetime import timedelta, timezone
+    >>> here = datetime(2026, 1, 2, 9, 30).astimezone()  # as this machine reads it
+    >>> local_minute(here.astimezone(timezone(timedelta(hours=5))))
+    '2026-01-02 09:30'
+    """
+    return f"{when.astimezone():{TO_MINUTE}}"
+
+
 def utc(ts_ms: int) -> datetime | None:
     """Return the time of milliseconds since 1970; ``None`` beyond the calendar."""
     try:
@@ -407,6 +431,19 @@ def side_name(market_key: str, side: str, names: Sequence[str] = ()) -> str:
     return names[teams[role]] if role in teams and len(names) == 2 else role.value
 
 
+def side_of_market(market_key: str | None, side: str | None, names: Sequence[str] = ()) -> str:
+    """Return market and side of a proposal by their common names.
+
+    Examples
+    --------
+    >>> side_of_market("1X2_PARTICIPANT_RESULT||", "part1"), side_of_market(None, None), side_of_market("cards", None)
+    ('Match result, home', 'no market', 'cards')
+    """
+    if market_key is None:
+        return "no market"
+    return market_name(market_key) + ("" if side is None else f", {side_name(market_key, side, names)}")
+
+
 def market_names(market_keys: Iterable[str]) -> dict[str, str]:
     """Return a name for each key; keys that would get the same name stay as they are.
 
@@ -464,6 +501,33 @@ REASONS: Mapping[str, str] = {
     "scored": "scored",
 }
 """Why a decision is scored or not, by the code of the law, in the form for a table."""
+
+REFUSALS: Mapping[str, str] = {
+    "kill_switch_on": "the kill switch is on",
+    "market_not_allowed": "the policy does not allow the market",
+    "venue_not_allowed": "the policy does not allow the venue",
+    "warmup": "during the warm-up",
+    "cooldown_active": "during the cool-down",
+    "stake_missing": "no stake was named",
+    "stake_over_max": "the stake is above the maximum",
+    "prob_out_of_range": "the probability is out of range",
+    "order_cap": "the maximum number of orders is reached",
+    "exposure_cap": "the maximum exposure is reached",
+    "quote_missing": "there are no odds",
+    "quote_stale": "the odds are too old",
+    "slippage_over_max": "the odds moved too far",
+    "edge_below_min": "the edge is below the minimum",
+}
+"""Why the policy refuses an execution, by the code of the gate."""
+
+CLOSE_KINDS: Mapping[str, str] = {
+    "in_running": "start of play",
+    "kickoff": "kickoff",
+    "tape_end": "end of the prices",
+    "duration": "end of the duration",
+    "stop": "last price",
+}
+"""The event that ends the window of a market, by the code of the law."""
 
 REASON_FINDINGS: Mapping[str, str] = {
     "wait_unscored": "The agent waited. Silence is neither skill nor failure, and is not scored.",
