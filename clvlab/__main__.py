@@ -13,9 +13,13 @@ def main() -> None:
         sys.stdout.write(f"clvlab {own_version()}\n")
         return
 
-    from clvlab.cli import main as command_line
+    try:
+        from clvlab.cli import main as command_line
 
-    command_line()
+        command_line()
+    except KeyboardInterrupt:  # before a command began
+        sys.stderr.write("\ninterrupted\n")
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -617,20 +617,35 @@ class SettingsError(ClvlabError):
     """Settings of the service can't be used, or exclude each other."""
 
 
-class MissingExtraError(ClvlabError):
-    """The libraries of a part of clvlab are not installed."""
+def install_advice(requirement: str, program: str = "pip") -> str:
+    """Return the command that installs a requirement; double quotes keep brackets whole in every shell, on Windows too.
 
-    def __init__(self, extra: str, module: str | None) -> None:
-        super().__init__(f"this needs {module!r}: install it with pip install 'clvlab[{extra}]'")
-        self.extra = extra
+    Examples
+    --------
+    >>> install_advice("clvlab[service]"), install_advice("matplotlib")
+    ('pip install "clvlab[service]"', 'pip install matplotlib')
+    """
+    return f"{program} install " + (f'"{requirement}"' if "[" in requirement else requirement)
 
 
 class MissingLibraryError(ClvlabError):
-    """A library is not installed."""
+    """A library is not installed; ``requirement`` is what pip installs it by."""
 
     def __init__(self, library: str, what: str) -> None:
-        super().__init__(f"{what} needs {library}, which is not installed: pip install {library}")
+        self._advise(library, what, library)
+
+    def _advise(self, library: str, what: str, requirement: str) -> None:
+        super().__init__(f"{what} needs {library}, which is not installed: {install_advice(requirement)}")
         self.library = library
+        self.requirement = requirement
+
+
+class MissingExtraError(MissingLibraryError):
+    """The libraries of a part of clvlab are not installed."""
+
+    def __init__(self, extra: str, module: str | None) -> None:
+        self._advise(str(module), "this", f"clvlab[{extra}]")
+        self.extra = extra
 
 
 class StatisticsError(ClvlabError):

@@ -47,6 +47,17 @@ def tally(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in counts.items())
 
 
+def named_tally(counts: Mapping[str, int], names: Mapping[str, str]) -> str:
+    """Return counts by the names of their codes; empty without any.
+
+    Examples
+    --------
+    >>> named_tally({"scored": 1200, "closing_stale": 3}, REASONS)
+    'scored: 1,200; the closing price is too old: 3'
+    """
+    return "; ".join(f"{names.get(code, code)}: {number:,}" for code, number in counts.items())
+
+
 def signed(number: float, digits: int = 1) -> str:
     """Return a number with its sign; zero has none, even after rounding.
 
@@ -253,6 +264,19 @@ def clock(ts_ms: int) -> str:
     return f"{ts_ms} ms" if found is None else f"{found:%a} {day(found)}, {found:%H:%M} UTC"
 
 
+def local_minute(when: datetime) -> str:
+    """Return a time to the minute in the time zone of this machine.
+
+    Examples
+    --------
+    >>> from datetime import timedelta, timezone
+    >>> here = datetime(2026, 1, 2, 9, 30).astimezone()  # as this machine reads it
+    >>> local_minute(here.astimezone(timezone(timedelta(hours=5))))
+    '2026-01-02 09:30'
+    """
+    return f"{when.astimezone():{TO_MINUTE}}"
+
+
 def utc(ts_ms: int) -> datetime | None:
     """Return the time of milliseconds since 1970; ``None`` beyond the calendar."""
     try:
@@ -441,6 +465,19 @@ def owner_name(owner: str | None) -> str | None:
     return "a visitor without a token" if owner == "anonymous" else owner
 
 
+def side_of_market(market_key: str | None, side: str | None, names: Sequence[str] = ()) -> str:
+    """Return market and side of a proposal by their common names.
+
+    Examples
+    --------
+    >>> side_of_market("1X2_PARTICIPANT_RESULT||", "part1"), side_of_market(None, None), side_of_market("cards", None)
+    ('Match result, home', 'no market', 'cards')
+    """
+    if market_key is None:
+        return "no market"
+    return market_name(market_key) + ("" if side is None else f", {side_name(market_key, side, names)}")
+
+
 def market_names(market_keys: Iterable[str]) -> dict[str, str]:
     """Return a name for each key; keys that would get the same name stay as they are.
 
@@ -568,7 +605,7 @@ REFUSALS: Mapping[str, str] = {
     "kill_switch_on": "the kill switch was on",
     "market_not_allowed": "the market is not allowed",
     "venue_not_allowed": "the venue is not allowed",
-    "warmup": "too early in the match",
+    "warmup": "during the warm-up",
     "cooldown_active": "too soon after the last bet",
     "stake_missing": "no stake was named",
     "prob_out_of_range": "the probability is outside of the allowed range",

@@ -339,7 +339,7 @@ def test_a_bundle_is_not_told_to_fail_for_want_of_a_library(tmp_path, library, m
     code, out, err = clvlab(tmp_path, "verify", "run.clv", "--trust", "keys.json")
 
     assert (code, "fail" in out) == (2, False)
-    assert f"this needs {library!r}: install it with pip install 'clvlab[anchor]'" in err
+    assert f'this needs {library}, which is not installed: pip install "clvlab[anchor]"' in err
 
 
 def test_proofs_in_a_bundle_are_judged_by_the_keys_of_the_caller(tmp_path):

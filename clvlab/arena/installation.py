@@ -11,13 +11,13 @@ from typing import Any
 
 from clvlab.arena.packs import bundled_catalog, verified_pack
 from clvlab.base.names import did_you_mean
-from clvlab.errors import ArgumentError, ClvlabError, MissingExtraError
+from clvlab.errors import ArgumentError, ClvlabError, MissingExtraError, install_advice
 from clvlab.runs.versions import judge
 
 
 def install_command(requirement: str) -> str:
-    """Return the command that installs a library into this environment, or ``.[extra]`` of a clone."""
-    return shlex.join([sys.executable, "-m", "pip", "install", requirement])
+    """Return the command that installs a requirement into this environment, whatever ``pip`` is on the path."""
+    return install_advice(requirement, f"{shlex.quote(sys.executable)} -m pip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Extra:
 
     @property
     def command(self) -> str:
-        """Command that installs it in a clone."""
-        return install_command(f".[{self.name}]")
+        """Command that installs it."""
+        return install_command(f"clvlab[{self.name}]")
 
 
 _CLIENT = {"httpx2": "httpx2", "websockets": "websockets"}
@@ -60,6 +60,11 @@ EXTRAS: tuple[Extra, ...] = (
     Extra("client", "asking a service over HTTP, and live feeds", _CLIENT),
     Extra("anchor", "anchors of seals on a public chain", {name: name for name in ("cryptography", "solana", "solders")}),
     Extra("llm", "asking a model for proposals", {"httpx2": "httpx2"}),
+    Extra(
+        "stamps",
+        "stamps of time-stamp authorities",
+        {"rfc3161_client": "rfc3161-client", "cryptography": "cryptography", **_CLIENT},
+    ),
     Extra("remote", "packs and runs in buckets", {name: name for name in ("obstore", "platformdirs")}),
     Extra("dask", "searches on a Dask cluster", {"distributed": "distributed"}),
 )

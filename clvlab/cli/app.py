@@ -5,20 +5,21 @@ from __future__ import annotations
 import errno
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from clvlab.base.invocation import command
 from clvlab.cli import proof
 from clvlab.cli.arena import arena_app, mcp
 from clvlab.cli.bets import bets_app
+from clvlab.cli.explain import explain
+from clvlab.cli.groups import Program
 from clvlab.cli.live import capture, devfeed, live
 from clvlab.cli.log import log_app, witness
-from clvlab.cli.machine import agents_app, backup, dev_token, doctor, rebuild_leaderboard, retention, serve, version, worker
+from clvlab.cli.machine import agents_app, doctor, version
 from clvlab.cli.options import (
     HORIZON_S,
     FixturesOption,
@@ -48,33 +49,25 @@ from clvlab.cli.output import (
     show_leaderboard,
     show_next,
     show_report,
+    show_table,
     table,
 )
 from clvlab.cli.packs import packs_app
 from clvlab.cli.progress import interruptible, stages
 from clvlab.cli.runs import compare, report, runs, share, verify
 from clvlab.cli.search import sweep
-from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
+from clvlab.cli.service import EARLIER_NAMES, service_app
+from clvlab.errors import ClvlabError, MissingLibraryError
 from clvlab.report import run_list
-from clvlab.words import counted
+from clvlab.words import REASONS, amount, counted, percent, side_of_market
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from clvlab.runs.run import Run
 
 
-class _Commands(TyperGroup):
-    """The commands; usage and errors show the program's name as the user typed it."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not {"--install-completion", "--show-completion"} & set(args):  # shell completion uses the program's own name
-            ctx.info_name = command()
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_Commands,
+    cls=Program,
     name="clvlab",
-    help="Does a betting or trading agent beat the closing line? Backtests that anyone can check.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -82,12 +75,12 @@ app = typer.Typer(
 
 
 _REMEDIES = {
-    errno.ENOSPC: "; make room on its disk and do it again: no half-made file was kept",
-    errno.EDQUOT: "; make room in its quota and do it again: no half-made file was kept",
-    errno.EFBIG: "; its disk or your limits (ulimit -f) allow no file so large: no half-made file was kept",
-    errno.EROFS: "; name a place that can be written",
-    errno.EACCES: "; name a place that you may read and write",
-    errno.EEXIST: "; nothing is written over: name another place, or move that away",
+    errno.ENOSPC: "; make room on the disk, then repeat the command: no partial file was kept",
+    errno.EDQUOT: "; make room in the quota, then repeat the command: no partial file was kept",
+    errno.EFBIG: "; the disk or your limit (ulimit -f) is too small for the file: no partial file was kept",
+    errno.EROFS: "; name a place that is writable",
+    errno.EACCES: "; name a place that you can read and write",
+    errno.EEXIST: "; existing files are kept: name another place, or move the file away",
     errno.EISDIR: "; a file belongs there: move the folder away",
     errno.ENOTDIR: "; a folder belongs there: move the file away, or name another place",
     errno.ENOLCK: "; its file system has no file locks: use a local disk",
@@ -96,23 +89,23 @@ _REMEDIES = {
 """What to do about an error of the operating system."""
 
 
+def _help_has_boxes() -> bool:
+    return sys.stdout.isatty()  # a pipe gets plain lines under the same headings
+
+
 def main() -> None:
     """Run the command line; exit status 0 is success, 1 a failed verification, 2 bad input."""
-    app.rich_markup_mode = "rich" if sys.stdout.isatty() else None  # help has no boxes in a pipe
+    app.rich_markup_mode = "rich" if _help_has_boxes() else None
     try:
         app()
     except ClvlabError as error:
         err.print(f"[red]error:[/] {plain_lines(str(error))}")
         for note in getattr(error, "__notes__", ()):
             err.print(plain(note))
-        if isinstance(error, MissingExtraError):
-            from clvlab.arena.installation import install_command
-
-            err.print(plain(f"in a clone: {install_command(f'.[{error.extra}]')}"))
         if isinstance(error, MissingLibraryError):
             from clvlab.arena.installation import install_command
 
-            err.print(plain(f"here: {install_command(error.library)}"))
+            err.print(plain(f"into this environment: {install_command(error.requirement)}"))
         sys.exit(error.exit_code)
     except OSError as error:
         err.print(f"[red]error:[/] {plain(str(error))}{plain(_REMEDIES.get(error.errno or 0, ''))}")
@@ -132,10 +125,11 @@ def demo(runs_folder: RunsOption = run_list.DEFAULT_RUNS, as_json: JsonOption = 
     from clvlab.runs.spec import backtest_spec
 
     tests: list[Run] = []
-    with interruptible(lambda: f"{len(tests)} of 2 runs are sealed in {runs_folder}"):
+    with interruptible(lambda: f"{len(tests)} of 2 runs sealed in {runs_folder}"):
         pack = packs.open_pack("season")
         if not as_json:
-            out.print(f"Pack [bold]{pack.pack_id}[/]: {len(pack.fixture_ids)} fixtures, {pack.provenance} (no real odds)\n")
+            say(f"Pack {pack.pack_id}: {counted(len(pack.fixture_ids), 'fixture')}, {pack.provenance} (no real odds)")
+            out.print()
         for name in ("baseline", "cumulative-drift"):
             with stages(f"backtest of {name}") as progress:
                 tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms), progress))
@@ -171,20 +165,26 @@ def demo(runs_folder: RunsOption = run_list.DEFAULT_RUNS, as_json: JsonOption = 
 def backtest(
     pack: PackArgument,
     agent: Annotated[str, typer.Option(help="Name of a template, or file.py:name.")] = "baseline",
-    param: Annotated[list[str] | None, typer.Option(help="A parameter as name=value, JSON; may be repeated.")] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(help="A parameter as name=value, the value as JSON; may be repeated.")
+    ] = None,
     fixture: FixturesOption = None,
     market: MarketsOption = None,
     end_rule: Annotated[str, typer.Option(help="pre_match, fixed_duration or manual_stop.")] = "pre_match",
-    duration_s: Annotated[int | None, typer.Option(help="Seconds, with fixed_duration only.")] = None,
+    duration_s: Annotated[int | None, typer.Option(help="Length of the window in seconds; only with fixed_duration.")] = None,
     horizon_s: HorizonOption = HORIZON_S,
-    close: Annotated[str | None, typer.Option(help="The book to close by, of a pack that keeps its books.")] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy as name=value; may be repeated.")] = None,
-    audit: Annotated[bool, typer.Option(help="Audit an agent of your own for look-ahead before sealing.")] = True,
-    stepped: Annotated[bool, typer.Option(help="Ask an agent of your own step by step, or by blocks.")] = False,
+    close: Annotated[str | None, typer.Option(help="Book whose last price is the close; the pack must keep its books.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="Override one limit of the policy, as name=value; may be repeated.")
+    ] = None,
+    audit: Annotated[bool, typer.Option(help="Audit your own agent for look-ahead before sealing.")] = True,
+    stepped: Annotated[bool, typer.Option(help="Give your own agent the prices step by step, or in blocks.")] = False,
     reads: ReadsOption = None,
     network: NetworkOption = False,
     window_id: Annotated[str, typer.Option(help="Label of the window.")] = "full",
-    log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the tape is opened.")] = None,
+    log: Annotated[
+        str | None, typer.Option(help="File or URL of a run log, for a commitment before the prices are read.")
+    ] = None,
     owner: OwnerOption = None,
     runs_folder: RunsOption = run_list.DEFAULT_RUNS,
     as_json: JsonOption = False,
@@ -241,21 +241,23 @@ def backtest(
 def show(
     run: RunName,
     decisions: Annotated[
-        int, typer.Option(help="Show the first so many decisions with their scores.", min=0, max=1_000_000)
+        int, typer.Option(help="Number of decisions to show with their scores, from the first.", min=0, max=1_000_000)
     ] = 0,
-    seq: Annotated[int | None, typer.Option(help="Show one decision whole.")] = None,
+    seq: Annotated[int | None, typer.Option(help="Number of one decision to show in full.")] = None,
     runs_folder: RunsFolderOption = run_list.DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's proof card, its decisions, or one of them; exit 1 if its verification fails."""
+    from clvlab.arena.runs import bundles
     from clvlab.runs import run_folder
     from clvlab.runs.card import proof_card
+    from clvlab.runs.inspector import inspect_decision
 
     goes_with("the printed card, which --json and --seq do not show", seq is None and not as_json, decisions=decisions)
     with interruptible(), err.status("reading"):
         path = run_list.find_run(run, runs_folder)
-        one = None if seq is None else run_folder.decision(path, seq)
-        verdict = run_folder.verify_folder(path) if one is None else None
+        one = None if seq is None else inspect_decision(bundles.read_stored(path)[0], seq)
+        verdict = None if one else (bundles.verify_bundle if path.is_file() else run_folder.verify_folder)(path)
     if verdict is None:
         print_json(one)
         return
@@ -264,24 +266,31 @@ def show(
         raise typer.Exit(0 if verdict.passed else 1)
     show_checks(verdict)
     if verdict.outcomes is not None:
-        out.print(
-            table(
-                verdict.outcomes.select("agent_id", "action_count", "valid_count", "mean_clv_bps", "total_clv_bps"), "Outcomes"
-            )
-        )
+        columns = verdict.outcomes.select(_OUTCOMES.keys())
+        show_table(table(columns.rename(_OUTCOMES), "Outcomes"))
     if decisions and verdict.scores is not None:
         out.print(f"[bold]First {min(decisions, verdict.scores.height):,} of {counted(verdict.scores.height, 'decision')}[/]")
         for row in verdict.scores.head(decisions).iter_rows(named=True):
-            out.print(plain(_decision(row)))
+            say(_decision(row))
     raise typer.Exit(0 if verdict.passed else 1)
 
 
+_OUTCOMES = {
+    "agent_id": "agent",
+    "action_count": "scored",
+    "valid_count": "valid",
+    "mean_clv_bps": "mean CLV, bps",
+    "total_clv_bps": "total CLV, bps",
+}
+
+
 def _decision(row: Mapping[str, Any]) -> str:
-    where = f"{row['seq']:>6}  {row['fixture_id']} tick {row['tick_seq']}"
-    proposed = f"{row['market_key'] or 'no market'} {row['side'] or ''}".strip()
+    where = f"{row['seq']:>6}  fixture {row['fixture_id']}, price update {row['tick_seq']}"
+    proposed = side_of_market(row["market_key"], row["side"])
     if row["clv_bps"] is None:
-        return f"{where}  {proposed}: {row['reason']}"
-    return f"{where}  {proposed}: {row['entry_prob_bps']} -> {row['close_prob_bps']} bps, CLV {row['clv_bps']:+}"
+        return f"{where}  {proposed}: {REASONS.get(row['reason'], row['reason'])}"
+    entry, close = percent(row["entry_prob_bps"]), percent(row["close_prob_bps"])
+    return f"{where}  {proposed}: {entry} -> {close}, CLV {amount(row['clv_bps'])}"
 
 
 def _version(wanted: bool) -> None:
@@ -300,26 +309,28 @@ def clvlab(
 ) -> None:
     """Does a betting or trading agent beat the closing line? Backtests that anyone can check.
 
-    The main job, each a command of its own: backtest season --agent cumulative-drift, then verify latest, then
-    report latest --html sheet.html.
+    New here? `demo` shows a result in seconds, and `explain` answers first questions. A first test takes three commands:
+    backtest season --agent cumulative-drift, then verify latest, then report latest --html sheet.html.
     """
 
 
-for panel, commands in {
-    "The main job": (backtest, verify, report),
-    "Runs": (demo, runs, show, share, compare, sweep, live),
-    "Proofs": (proof.anchor, proof.bundle, proof.push, proof.disclose, proof.prove, proof.verifier, proof.devchain, witness),
-    "Feeds": (capture, devfeed),
-    "Service": (serve, mcp, worker, dev_token, backup, retention, rebuild_leaderboard),
-    "This installation": (doctor, version),
-}.items():
-    for one in commands:
-        app.command(rich_help_panel=panel)(one)
-for group, name in (
-    (packs_app, "packs"),
-    (bets_app, "bets"),
-    (arena_app, "arena"),
-    (agents_app, "agents"),
-    (log_app, "log"),
-):
-    app.add_typer(group, name=name, rich_help_panel="Of several commands")
+_PANELS: Mapping[str, Sequence[Callable[..., None] | tuple[typer.Typer, str]]] = {
+    "Test an agent": (demo, backtest, (agents_app, "agents"), sweep, compare, live),
+    "Read the result": (report, runs, show, explain),
+    "Check and share": (verify, share, proof.bundle, proof.verifier, proof.disclose, proof.push),
+    "Bring your own odds and bets": ((packs_app, "packs"), (bets_app, "bets"), capture),
+    "Meet other agents": ((arena_app, "arena"), mcp),
+    "Prove time and prices": (proof.anchor, proof.prove, (log_app, "log"), witness),
+    "Try without accounts": (devfeed, proof.devchain),
+    "This installation": (doctor, version, (service_app, "service")),
+}
+"""The commands and groups, by task."""
+
+for panel, parts in _PANELS.items():
+    for part in parts:
+        if isinstance(part, tuple):
+            app.add_typer(part[0], name=part[1], rich_help_panel=panel)
+        else:
+            app.command(rich_help_panel=panel)(part)
+for one in EARLIER_NAMES:
+    app.command(hidden=True)(one)

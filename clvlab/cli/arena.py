@@ -13,8 +13,9 @@ import typer
 
 from clvlab.base.files import new_file
 from clvlab.base.invocation import command
+from clvlab.cli.groups import Commands
 from clvlab.cli.options import HORIZON_S, FixturesOption, JsonOption, MarketsOption, goes_with
-from clvlab.cli.output import out, plain, print_json
+from clvlab.cli.output import out, plain, print_json, say
 from clvlab.cli.progress import interruptible
 from clvlab.errors import ArgumentError, MissingExtraError
 from clvlab.words import counted, mean_clv, seat_power, with_interval
@@ -29,14 +30,14 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
 
     _Lists = tuple[Callable[[str], SeatCompetitionInfo], Callable[[str | None, int], SeatCompetitionListResponse]]
 
-arena_app = typer.Typer(help="Seats: agents that answer past prices tick by tick.", no_args_is_help=True)
+arena_app = typer.Typer(cls=Commands, help="Seats: agents that answer past prices one by one.", no_args_is_help=True)
 _OWNER = "local"
 _Model = TypeVar("_Model", bound="BaseModel")
 
 
 @arena_app.callback()
 def seats() -> None:
-    """Seats: agents that answer past prices tick by tick."""
+    """Seats: agents that answer past prices one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class _Arena:
 def arena_play(
     agent: Annotated[str, typer.Argument(help="A TickAgent as file.py:name; its code runs here.", metavar="AGENT")],
     pack: Annotated[str | None, typer.Option(help="Pack id in the catalog, of the service with --url.")] = None,
-    competition: Annotated[str | None, typer.Option(help="Id of a competition of seats, whose rules hold.")] = None,
+    competition: Annotated[str | None, typer.Option(help="Id of a competition of seats; its rules apply.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of a service; without it the seat is in a store here.")] = None,
     token: Annotated[str | None, typer.Option(help="Token of an owner at the service.", envvar="CLVLAB_TOKEN")] = None,
     store: Annotated[Path | None, typer.Option(help="SQLite file of the store here; in memory by default.")] = None,
@@ -64,7 +65,8 @@ def arena_play(
     fixture: FixturesOption = None,
     market: MarketsOption = None,
     horizon_s: Annotated[
-        int | None, typer.Option(help=f"Decisions closer than this to the close stay pending; {HORIZON_S} by default.")
+        int | None,
+        typer.Option(help=f"Seconds; decisions closer than this to the close have no score; {HORIZON_S} by default."),
     ] = None,
     bundle: Annotated[Path | None, typer.Option("--out", help="File of the bundle; RUN_ID.clv by default.")] = None,
     as_json: JsonOption = False,
@@ -112,11 +114,11 @@ def arena_play(
 
 @arena_app.command("competitions")
 def arena_competitions(
-    competition: Annotated[str | None, typer.Argument(help="Id of one, to see its entrants.", metavar="ID")] = None,
+    competition: Annotated[str | None, typer.Argument(help="Id of a competition, to see its entrants.", metavar="ID")] = None,
     url: Annotated[str | None, typer.Option(help="URL of a service; without it they are in a store here.")] = None,
     store: Annotated[Path | None, typer.Option(help="SQLite file of the store here.")] = None,
-    cursor: Annotated[str | None, typer.Option(help="Where the list goes on, as its last page said.")] = None,
-    limit: Annotated[int, typer.Option(help="Most competitions of a page.", min=1, max=200)] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Cursor of the next page, from the end of the page before.")] = None,
+    limit: Annotated[int, typer.Option(help="Competitions per page.", min=1, max=200)] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """List competitions of seats, newest first, or the entrants of one by rank."""
@@ -152,9 +154,9 @@ def _competitions(url: str | None, store: Path | None) -> Iterator[_Lists]:
 
 def _print_list(listed: SeatCompetitionListResponse) -> None:
     for one in listed["competitions"]:
-        where = f"{one['status']}, {one['blind']}, over {plain(one['pack_id'])}"
-        out.print(f"{plain(one['competition_id'])}  {plain(one['name'])}")
-        out.print(f"  {where}; {counted(one['entrants'], 'entrant')}; seats: {seats_in_words(**one['seats'])}")
+        where = f"{one['status']}, {one['blind']}, over {one['pack_id']}"
+        say(f"{one['competition_id']}  {one['name']}")
+        say(f"  {where}; {counted(one['entrants'], 'entrant')}; seats: {seats_in_words(**one['seats'])}")
     if not listed["competitions"]:
         out.print("There is no competition of seats.")
     if listed["next_cursor"]:
@@ -162,13 +164,13 @@ def _print_list(listed: SeatCompetitionListResponse) -> None:
 
 
 def _print_standing(found: SeatCompetitionInfo) -> None:
-    out.print(f"{plain(found['name'])}: {found['status']}, {found['blind']}, over {plain(found['pack_id'])}")
+    say(f"{found['name']}: {found['status']}, {found['blind']}, over {found['pack_id']}")
     for one in found["standing"]:
         mean = with_interval(mean_clv(one["mean_clv_bps"]), one["low"], one["high"]) if one["decisions"] else "no result yet"
         place = f"{one['rank']}." if one["rank"] else "-"
-        out.print(f"{place} {plain(one['agent_id'])} of {plain(one['owner'])}: {mean}, {counted(one['fixtures'], 'fixture')}")
-        out.print(f"   seats: {seats_in_words(**one['seats'])}")
-    out.print(seat_power(**found["power"]))
+        say(f"{place} {one['agent_id']} of {one['owner']}: {mean}, {counted(one['fixtures'], 'fixture')}")
+        say(f"   seats: {seats_in_words(**one['seats'])}")
+    say(seat_power(**found["power"]))
 
 
 @contextmanager

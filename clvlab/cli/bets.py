@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clvlab.base.files import written_file
+from clvlab.cli.groups import Commands
 from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, now_ms, window_of
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_report, show_table, table
 from clvlab.cli.progress import interruptible, stages
@@ -19,12 +20,12 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
     from clvlab.bets.grades import BetRows
 
 _LISTED = 10
-bets_app = typer.Typer(help="Grade bets that somebody placed.", no_args_is_help=True)
+bets_app = typer.Typer(cls=Commands, help="Grade placed bets against the close.", no_args_is_help=True)
 
 
 @bets_app.callback()
 def bets() -> None:
-    """Grade bets that were placed."""
+    """Grade placed bets against the close."""
 
 
 @bets_app.command("grade")
@@ -35,25 +36,25 @@ def bets_grade(
         list[str] | None, typer.Option(help="MEANING=COLUMN, as time=placed_at; an empty COLUMN reads none; may be repeated.")
     ] = None,
     market: Annotated[str | None, typer.Option(help="The market of every row.")] = None,
-    odds_format: Annotated[
-        str | None, typer.Option(help="How prices are written: decimal, american, fractional, probability.")
-    ] = None,
-    time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
-    time_format: Annotated[str | None, typer.Option(help="How times are written, as '%d/%m/%Y %H:%M'.")] = None,
+    odds_format: Annotated[str | None, typer.Option(help="Format of odds: decimal, american, fractional, probability.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="IANA zone of times without one.")] = None,
+    time_format: Annotated[str | None, typer.Option(help="Format of times, as '%d/%m/%Y %H:%M'.")] = None,
     team_aliases: Annotated[
         Path | None, typer.Option(help='TOML file of names of teams, as teams = [["Wolves", "Wolverhampton"]].')
     ] = None,
-    horizon_s: Annotated[int, typer.Option(help="Bets closer than this to the close stay pending.")] = HORIZON_S,
-    agent_id: Annotated[str, typer.Option(help="Name under which the bets are sealed.")] = "bets",
-    rows: Annotated[Path | None, typer.Option(help="Write the bets with their scores to this CSV file.")] = None,
-    unmatched: Annotated[Path | None, typer.Option(help="Write the bets that are not on the tape to this CSV file.")] = None,
-    page: Annotated[Path | None, typer.Option("--html", help="Write the tear sheet to this file as a page of its own.")] = None,
-    log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the bets are scored.")] = None,
+    horizon_s: Annotated[int, typer.Option(help="Seconds; bets closer than this to the close have no score.")] = HORIZON_S,
+    agent_id: Annotated[str, typer.Option(help="Name of the bettor in the run.")] = "bets",
+    rows: Annotated[Path | None, typer.Option(help="CSV file for the bets with their scores.")] = None,
+    unmatched: Annotated[Path | None, typer.Option(help="CSV file for the bets without a price in the pack.")] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="File for the tear sheet, as one HTML page.")] = None,
+    log: Annotated[
+        str | None, typer.Option(help="File or URL of a run log, for a commitment before the bets are scored.")
+    ] = None,
     owner: OwnerOption = None,
     runs_folder: RunsOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
-    """Score each bet at the last tick up to its time, against the close, and seal all as a run."""
+    """Score each bet against the close, from the last price before it, and seal all as a run."""
     from clvlab.arena import packs
     from clvlab.arena.log import operations
     from clvlab.bets.grades import plan_grading

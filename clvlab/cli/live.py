@@ -38,7 +38,7 @@ from clvlab.cli.output import err, facts, out, plain, print_json, show_leaderboa
 from clvlab.errors import FeedError, SourceError
 from clvlab.report.run_list import DEFAULT_RUNS
 from clvlab.runs.live import GRACE_S
-from clvlab.words import counted, moment, odds, percent
+from clvlab.words import counted, moment, odds, percent, side_of_market
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from rich.constrain import Constrain
@@ -72,8 +72,8 @@ def capture(
     feed: Annotated[str, typer.Argument(help="Name of the feed, as txline; its keys are variables CLVLAB_*.", metavar="FEED")],
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
     fixture: FixturesOption = None,
-    until: Annotated[str | None, typer.Option(help="When it ends: a time with its zone, or +SECONDS from now.")] = None,
-    log: Annotated[str | None, typer.Option(help="File or URL of a run log to note each closed segment in.")] = None,
+    until: Annotated[str | None, typer.Option(help="End: a time with its zone, or +SECONDS from now.")] = None,
+    log: Annotated[str | None, typer.Option(help="File or URL of a run log that gets the hash of each closed segment.")] = None,
     ladders: Annotated[
         bool, typer.Option("--ladders", help="betfair, kalshi, polymarket: keep the offers of each side, level by level.")
     ] = False,
@@ -164,9 +164,7 @@ def _table(state: CaptureState, width: int) -> Constrain:
 def devfeed(
     feed: Annotated[
         DevFeed,
-        typer.Option(
-            help="Whose protocol it speaks: TxLINE's with the ticks of a pack, Betfair's with matches that are made up."
-        ),
+        typer.Option(help="Protocol: TxLINE's with the ticks of a pack, or Betfair's with synthetic matches."),
     ] = DevFeed.TXLINE,
     pack: Annotated[str, typer.Option(help="Id or folder of the pack whose ticks are sent.")] = _PACK,
     fixture: FixturesOption = None,
@@ -180,7 +178,7 @@ def devfeed(
     with _served(lambda: _server(feed, pack, fixture or (), speed, read_plan(faults), port), port) as server:
         try:
             with ended_like_an_interrupt():
-                out.print("A feed waits here for a client. In another terminal:\n")
+                out.print("The feed waits for a client. In another terminal:\n")
                 for name, value in server.variables.items():
                     out.print(f"export {name}={plain(shlex.quote(value))}")
                 out.print(f"{plain(command('capture', feed, '--out', 'match'))}\n\nCtrl-C ends it")
@@ -191,7 +189,7 @@ def devfeed(
         except KeyboardInterrupt:
             out.print("ended")
         else:
-            out.print(f"ended: all {server.published_count:,} messages were sent")
+            out.print(f"ended: {counted(server.published_count, 'message')} sent, no more to come")
 
 
 def _server(
@@ -206,7 +204,7 @@ def _server(
     from clvlab.sources.devfeeds.betfair import betfair_server
 
     if fixture or pack != _PACK:
-        raise typer.BadParameter("betfair's markets are made up: --pack and --fixture go with txline")
+        raise typer.BadParameter("betfair's matches are synthetic: --pack and --fixture go with txline")
     return betfair_server(speed=speed, plan=plan, port=port)
 
 
@@ -231,24 +229,28 @@ def live(
     fixture: Annotated[int | None, typer.Option(help="A fixture id; the next to kick off by default.")] = None,
     until: Annotated[
         str | None,
-        typer.Option(help="When it is sealed at the latest: a time with its zone, or +SECONDS; when play begins by default."),
+        typer.Option(help="Latest time of the seal: a time with its zone, or +SECONDS; the start of play by default."),
     ] = None,
     grace_s: Annotated[
         int,
-        typer.Option(help="Seconds after the announced kickoff when it is sealed, if no message says that play began.", min=0),
+        typer.Option(help="Seconds after the announced kickoff until the seal, if no message says that play began.", min=0),
     ] = GRACE_S,
     param: Annotated[
         list[str] | None, typer.Option(help="A parameter of the only agent as name=value; may be repeated.")
     ] = None,
     market: MarketsOption = None,
     horizon_s: HorizonOption = HORIZON_S,
-    policy: Annotated[list[str] | None, typer.Option(help="A limit of the policy as name=value; may be repeated.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="Override one limit of the policy, as name=value; may be repeated.")
+    ] = None,
     reads: ReadsOption = None,
     network: NetworkOption = False,
-    log: Annotated[str | None, typer.Option(help="File or URL of a run log to commit in before the first message.")] = None,
+    log: Annotated[
+        str | None, typer.Option(help="File or URL of a run log, for a commitment before the first message.")
+    ] = None,
     owner: OwnerOption = None,
     out_folder: Annotated[
-        Path, typer.Option("--out", help="Where the sealed run is written; its capture lies in live/.")
+        Path, typer.Option("--out", help="Folder for the sealed run; its capture is in live/ there.")
     ] = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
@@ -324,7 +326,7 @@ class _RunPrinter:
             err.print(f"{counted(rows.height - _MOST, 'decision')}, and")
             rows = rows.tail(_MOST)
         for row in rows.iter_rows(named=True):
-            err.print(plain(_decision(row)))
+            err.print(plain(_decision(row, view.spec.fixture.names)))
         for gap in view.gaps[self._gaps :]:
             filled = ", sent again" if gap.replayed else ""
             err.print(plain(f"gap of {(gap.to_ts_ms - gap.from_ts_ms) / 1000:,.1f} s: {gap.cause}{filled}"))
@@ -342,13 +344,13 @@ def _followed(view: LiveView) -> str:
     return f"{spec.run_id} follows fixture {view.fixture} on {spec.feed.name}, kickoff {view.facts['kickoff']}{ends}"
 
 
-def _decision(row: Mapping[str, Any]) -> str:
+def _decision(row: Mapping[str, Any], names: Sequence[str]) -> str:
     where = f"{moment(row['ts_ms'])} {row['agent_id']}:"
     if row["market_key"] is None:
         return f"{where} {row['action']}, pending"
     price = "unpriced" if row["prob_bps"] is None else f"at {percent(row['prob_bps'])}"
     quote = "" if row["odds_milli"] is None else f", odds {odds(row['odds_milli'])}"
-    return f"{where} {row['action']} {row['side']} of {row['market_key']} {price}{quote}, pending"
+    return f"{where} {row['action']} {side_of_market(row['market_key'], row['side'], names)} {price}{quote}, pending"
 
 
 def _show(done: Run, folder: Path, names: Sequence[str], options: Sequence[object], *, as_json: bool) -> None:

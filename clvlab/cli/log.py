@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clvlab.base.files import file_bytes
+from clvlab.cli.groups import Commands
 from clvlab.cli.options import CheckpointFileOption, JsonOption, ended_like_an_interrupt, goes_with
 from clvlab.cli.output import err, out, plain, print_json, show_table, table
 from clvlab.words import counted
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
 TrustOption = Annotated[Path | None, typer.Option(help="File of keys that you trust: JSON, or a policy of C2SP.")]
 PolicyOption = Annotated[Path | None, typer.Option(help="C2SP policy with the URLs of witnesses to ask.")]
 _MAX_ENTRIES = 10_000_000  # of SourceLimits
-log_app = typer.Typer(help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
+log_app = typer.Typer(cls=Commands, help="Keys, checkpoints and counts of a run log.", no_args_is_help=True)
 LogArgument = Annotated[str, typer.Argument(help="SQLite file, or URL of the database, of a run log.", metavar="LOG")]
 KeyOption = Annotated[Path, typer.Option("--key", help="File of the private key.")]
 
@@ -118,14 +119,14 @@ def audit(
     key: Annotated[list[str] | None, typer.Option("--key", help="Public key of the log; may be repeated.")] = None,
     trust: TrustOption = None,
     checkpoint: Annotated[
-        list[Path] | None, typer.Option("--checkpoint", help="A checkpoint seen before; may be repeated.")
+        list[Path] | None, typer.Option("--checkpoint", help="An earlier checkpoint; may be repeated.")
     ] = None,
     bundle: Annotated[
-        list[Path] | None, typer.Option("--bundle", help="A bundle whose run, entries and counts to check; may be repeated.")
+        list[Path] | None, typer.Option("--bundle", help="A bundle, to check its run, entries and counts; may be repeated.")
     ] = None,
     state: Annotated[Path | None, typer.Option(help="File that remembers the log until the next audit.")] = None,
-    max_entries: Annotated[int, typer.Option(help="Most entries to read.", min=1)] = _MAX_ENTRIES,
-    max_seconds: Annotated[int, typer.Option(help="Longest time to read a service for.", min=1)] = 3600,
+    max_entries: Annotated[int, typer.Option(help="Maximum number of entries to read.", min=1)] = _MAX_ENTRIES,
+    max_seconds: Annotated[int, typer.Option(help="Maximum number of seconds for reading from a service.", min=1)] = 3600,
     as_json: JsonOption = False,
 ) -> None:
     """Read every entry, recompute the tree and the counts, and compare; exit 1 if a rule is broken, 2 without a log."""
@@ -211,12 +212,12 @@ def _recounted(found: Recount) -> str:
 @log_app.command("export")
 def export(
     log: LogArgument,
-    tiles: Annotated[str, typer.Option(help="Folder, or URL of a bucket, of the tiles; what is there is added to.")],
+    tiles: Annotated[str, typer.Option(help="Folder or bucket URL of the tiles; existing ones are kept.")],
     key: Annotated[Path | None, typer.Option(help="File of the private key, to sign the present state.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File of a signed checkpoint to export, instead of --key.")] = None,
     policy: PolicyOption = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is new, until interrupted.")] = False,
-    every_s: Annotated[float, typer.Option(help="Seconds between two looks of --follow.", min=0.1)] = 10,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with new entries until interrupted.")] = False,
+    every_s: Annotated[float, typer.Option(help="Seconds between two reads with --follow.", min=0.1)] = 10,
     checkpoint_file: CheckpointFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -336,7 +337,7 @@ def check(
 def ask(
     log: LogArgument,
     note: Annotated[Path, typer.Option("--checkpoint", help="File of a signed checkpoint.")],
-    old: Annotated[int, typer.Option(help="How many entries the witness saw last.", min=0)] = 0,
+    old: Annotated[int, typer.Option(help="Number of entries that the witness saw last.", min=0)] = 0,
 ) -> None:
     """Print a request for the command 'witness'."""
     from clvlab.arena.log import operations
@@ -347,11 +348,11 @@ def ask(
 
 def witness(
     key: KeyOption,
-    state: Annotated[Path, typer.Option(help="The witness's own file of what it saw.")],
+    state: Annotated[Path, typer.Option(help="File in which the witness keeps its last state.")],
     log: Annotated[list[str], typer.Option("--log", help="Public key of a log that it watches; may be repeated.")],
     serve: Annotated[str | None, typer.Option(help="Address to serve requests at, as 127.0.0.1:8100.")] = None,
 ) -> None:
-    """Sign a checkpoint that extends the last one seen: reads a request, prints a signature line; refuses all else.
+    """Sign a checkpoint if it extends the last one seen; the request comes on standard input.
 
     With --serve, requests come over HTTP (C2SP tlog-witness), until it is interrupted.
     """

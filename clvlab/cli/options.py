@@ -89,18 +89,18 @@ RunNames = Annotated[
     list[str],
     typer.Argument(help="Run folders, bundles, run ids or beginnings of ones, or 'latest'; several at once.", metavar="RUN..."),
 ]
-RunsFolderOption = Annotated[Path, typer.Option("--runs", "--runs-folder", help="Where sealed runs lie.")]
-RunsOption = Annotated[Path, typer.Option("--runs", "--runs-folder", help="Where sealed runs are written.")]
+RunsFolderOption = Annotated[Path, typer.Option("--runs", "--runs-folder", help="Folder of sealed runs.")]
+RunsOption = Annotated[Path, typer.Option("--runs", "--runs-folder", help="Folder for sealed runs.")]
 ReadsOption = Annotated[
     list[Path] | None,
-    typer.Option(help="A file that an agent of your own may read, sealed by its hash; may be repeated."),
+    typer.Option(help="A file that your own agent may read; its hash is sealed. May be repeated."),
 ]
 FixturesOption = Annotated[list[int] | None, typer.Option(help="A fixture id; may be repeated; all by default.")]
 MarketsOption = Annotated[list[str] | None, typer.Option(help="A market-key prefix; may be repeated; all by default.")]
-HorizonOption = Annotated[int, typer.Option(help="Decisions closer than this to the close stay pending.")]
+HorizonOption = Annotated[int, typer.Option(help="Seconds; decisions closer than this to the close have no score.")]
 HORIZON_S = 60  # of a Window
-OwnerOption = Annotated[str | None, typer.Option(help="Who commits, with --log; 'local' by default.")]
-NetworkOption = Annotated[bool, typer.Option("--network", help="Let an agent of your own reach a network; sealed.")]
+OwnerOption = Annotated[str | None, typer.Option(help="Owner of the commitment, with --log; 'local' by default.")]
+NetworkOption = Annotated[bool, typer.Option("--network", help="Let your own agent use a network; the run states it.")]
 CheckpointFileOption = Annotated[
     Path | None,
     typer.Option(help="File of the newest published checkpoint, outside the database.", envvar="CLVLAB_CHECKPOINT_FILE"),

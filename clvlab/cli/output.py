@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from clvlab.base.invocation import command
 from clvlab.base.names import printable
-from clvlab.words import close_facts, counted, estimate, mean_clv, sample, tally, yes
+from clvlab.words import CLOSE_KINDS, REASONS, REFUSALS, close_facts, counted, estimate, mean_clv, named_tally, sample, yes
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     import polars as pl
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
 
 _TONES = {"beats": "bold green", "loses": "bold red", "unclear": "bold", "nothing": "bold"}  # by statistics.verdict.Tone
 _NARROWEST = 30
+_BELOW = 4
 _PIPE_WIDTH = 500
 
 # Without emoji, because a name such as did:x:me must be printed as it is.
@@ -72,12 +73,14 @@ def show_quality(quality: Quality) -> None:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a sentence, wrapped in a terminal and on one line elsewhere."""
+    """Print a sentence, wrapped in a terminal below its own indent, and on one line elsewhere."""
     from rich.text import Text
 
     width = out.width if out.is_terminal else 0
     text = printable(text)
-    for line in wrap(text, width, break_long_words=False, break_on_hyphens=False) if width else [text]:
+    below = " " * (len(text) - len(text.lstrip())) * 2
+    lines = wrap(text, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False) if width else [text]
+    for line in lines:
         out.print(Text(line, style=style))
 
 
@@ -100,7 +103,7 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
     mean = metrics["avg_clv_bps"]
     alone = mean_clv(mean) + (", as the law ranks" if mean is not None else "")
     at_close = 0 if found is None else metrics["action_count"] - found.clv.n
-    left_out = f", {at_close:,} at the closing message and not in the mean" if at_close else ""
+    left_out = f"; {at_close:,} at the closing price, excluded from the mean" if at_close else ""
     facts(
         f"{report['mode_label']}: {report['agent']['agent_id']} on {report['pack_id']}",
         {
@@ -108,10 +111,11 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
             **({} if found is None else {"edge at the price": found.price}),
             "scored actions": f"{metrics['action_count']:,} in {counted(report['n_fixtures'], 'fixture')}{left_out}",
             "sample": sample(metrics["clv_confidence"], metrics["valid_count"]),
-            "decisions by reason": tally(report["reasons"]) or "none",
+            "decisions by reason": named_tally(report["reasons"], REASONS) or "none",
             "allowed to execute": _gate(report["policy"]),
         }
         | close_facts(report)
+        | {"decisions by close": named_tally(report["close_kinds"], CLOSE_KINDS) or "none"}
         | {
             "evidence hash": report["evidence_hash"],
             "run": report["run_id"],
@@ -122,7 +126,7 @@ def show_report(report: Mapping[str, Any], found: Headline | None = None) -> Non
 
 
 def _gate(policy: Mapping[str, Any]) -> str:
-    refused = f"; refused by {tally(policy['refused'])}" if policy["refused"] else ""
+    refused = f"; refused: {named_tally(policy['refused'], REFUSALS)}" if policy["refused"] else ""
     return f"{policy['allowed']:,} on paper{refused}"
 
 
@@ -132,19 +136,18 @@ def show_checks(verdict: Verification, judge: Mapping[str, str] | None = None) -
     colours = {"pass": "green", "fail": "red"}
     for name, check in verdict.checks.items():
         label = check.verdict.value.replace("_", " ")
-        first, *more = hung(printable(check.detail), 39)
-        out.print(f"  {name:<20} [{colours.get(check.verdict.value, 'dim')}]{label:<15}[/] {first}")
-        for line in more:
-            out.print(f"{'':<39}{line}")
+        tone = colours.get(check.verdict.value, "dim")
+        show_hung(f"  {name:<20} [{tone}]{label:<15}[/] ", printable(check.detail), 39)
     if judge:
         named = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in judge.items())
-        out.print(f"  {'judged by':<20} {plain(named)}")
+        show_hung(f"  {'judged by':<20} ", printable(named))
     if verdict.passed:
-        out.print("[green]verified[/]: the seal is intact and no check failed\n")
+        say("verified: the seal is intact and no check failed", "green")
     elif verdict.verified:
-        out.print("[red]not fully verified[/]: the seal is intact, but a check failed\n")
+        say("not fully verified: the seal is intact, but a check failed", "red")
     else:
-        out.print(f"[red]NOT verified[/]: recomputed {plain(verdict.recomputed_evidence_hash)}\n")
+        say(f"NOT verified: recomputed {verdict.recomputed_evidence_hash}", "red")
+    out.print()
 
 
 def show_leaderboard(tests: Sequence[Run]) -> None:
@@ -172,12 +175,12 @@ def _leaderboard(rows: pl.DataFrame, title: str) -> Table:
     columns = rows.select(
         "rank",
         agent=pl.when(pl.col("others") > 0).then(alike).otherwise("agent_id"),
-        clv_bps="mean_clv_bps",
-        edge_pct=pl.Series(edges, dtype=pl.String),
+        CLV="mean_clv_bps",
+        edge=pl.Series(edges, dtype=pl.String),
         scored="action_count",
         drawdown=pl.col("max_drawdown").cast(pl.Int64),  # whole basis points are short enough for 80 columns
     )
-    return table(columns, title)
+    return table(columns.rename({"edge": "edge, %"}), f"{title} (bps)")
 
 
 def facts(title: str, pairs: Mapping[str, object]) -> None:
@@ -185,19 +188,28 @@ def facts(title: str, pairs: Mapping[str, object]) -> None:
     head, *values = map(printable, [title, *map(str, pairs.values())])
     out.print(f"[bold]{escape(head)}[/]")
     for name, value in zip(pairs, values, strict=True):
-        first, *more = hung(value, 23)
-        out.print(f"  {name:<20} {first}")
-        for line in more:
-            out.print(f"{'':<23}{line}")
+        show_hung(f"  {name:<20} ", value)
     out.print()
 
 
+def show_hung(label: str, text: str, width: int | None = None) -> None:
+    """Print a label in markup and data next to it, or below it in a narrow terminal; ``width`` is that of the label."""
+    indent = len(label) if width is None else width
+    if out.is_terminal and out.width - indent < _NARROWEST:
+        out.print(label.rstrip())
+        label, indent = " " * _BELOW, _BELOW
+    first, *more = hung(text, indent)
+    out.print(f"{label}{first}")
+    for line in more:
+        out.print(f"{'':<{indent}}{line}")
+
+
 def hung(text: str, indent: int) -> list[str]:
-    """Wrap data with a hanging indent in a terminal; return one line elsewhere, or if a word is too long."""
+    """Wrap data with a hanging indent in a terminal, without a break in a word; return one line elsewhere."""
     escaped = escape(text)
-    if not out.is_terminal or out.width - indent < _NARROWEST:
+    if not out.is_terminal:
         return [escaped]
-    return wrap(escaped, out.width - indent, break_long_words=False, break_on_hyphens=False) or [""]
+    return wrap(escaped, max(out.width - indent, 1), break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def table(frame: pl.DataFrame, title: str) -> Table:
@@ -215,9 +227,33 @@ def table(frame: pl.DataFrame, title: str) -> Table:
     return layout
 
 
+def fits(layout: Table) -> bool:
+    """Whether a table has room without breaks in its cells; always where the output is no terminal."""
+    return not out.is_terminal or out.measure(layout, options=out.options.update(width=_PIPE_WIDTH)).maximum <= out.width
+
+
 def show_table(layout: Table) -> None:
-    """Print a table, as wide as the terminal or as its lines."""
-    out.print(layout, width=None if out.is_terminal else _PIPE_WIDTH)
+    """Print a table. In a terminal that is too narrow for it, print the cells of each row below each other."""
+    if not out.is_terminal:  # a console prints nothing wider than itself
+        Console(file=out.file, width=_PIPE_WIDTH, highlight=False, soft_wrap=True, emoji=False).print(layout)
+        return
+    if fits(layout):
+        out.print(layout)
+        return
+    if layout.title:
+        out.print(f"[bold]{layout.title}[/]")
+    names = [str(column.header) for column in layout.columns]
+    for first, *cells in zip(*(map(str, column.cells) for column in layout.columns), strict=True):
+        out.print(f"[bold]{names[0]} {first}[/]")
+        for name, cell in zip(names[1:], cells, strict=True):
+            for line in filter(None, cell.split("\n")):
+                say_markup(f"  {name}: {line}")
+
+
+def say_markup(text: str) -> None:
+    """Print a line of escaped data, wrapped below its own indent."""
+    for line in wrap(text, out.width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False):
+        out.print(line)
 
 
 def print_json(value: object) -> None:

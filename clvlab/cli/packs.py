@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,130 +10,21 @@ import typer
 
 from clvlab.base.files import written_file
 from clvlab.base.invocation import command
+from clvlab.cli.groups import Commands
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.output import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import bar, interruptible
-from clvlab.errors import MissingExtraError, PackFormatError, PackTamperedError, SourceError
-from clvlab.words import TO_MINUTE, counted, moment
+from clvlab.cli.service import admit_upload, hold_back, release, uploads
+from clvlab.errors import PackFormatError, PackTamperedError, SourceError
+from clvlab.words import counted, local_minute, moment, utc
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
-    from clvlab.api.seats import HeldPackInfo
-    from clvlab.arena.application import Application
     from clvlab.arena.log.captures import LogGrade
     from clvlab.packs.reader import Pack
 
 
-# ``clvlab packs uploads`` and ``clvlab packs admit-upload``: uploads of owners, for the operator.
-
-
-DatabaseOption = Annotated[str, typer.Option("--database-url", help="Of the service's store.", envvar="CLVLAB_DATABASE_URL")]
-UploadsOption = Annotated[
-    Path,
-    typer.Option("--uploads", help="Folder of the service's uploads.", envvar="CLVLAB_UPLOADS", exists=True, file_okay=False),
-]
-OwnUploadsOption = Annotated[
-    Path | None,
-    typer.Option("--uploads", help="Folder of the service's uploads, if it takes any.", envvar="CLVLAB_UPLOADS"),
-]
-CatalogOption = Annotated[
-    Path | None, typer.Option(help="Folder of the catalog; the bundled one by default.", envvar="CLVLAB_PACKS")
-]
-_COLUMNS = ("owner", "pack_id", "content_hash", "provenance", "is_genuine", "grade", "admitted", "bytes", "created_ts_ms")
-
-
-def uploads(
-    database_url: DatabaseOption,
-    folder: UploadsOption,
-    catalog: CatalogOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the packs that owners uploaded to a service, oldest first."""
-    with _application(database_url, folder, catalog) as opened:
-        rows = [{name: row[name] for name in _COLUMNS} for row in opened.uploads.every()]
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        state = "admitted" if row["admitted"] else "not admitted"
-        what = f"{row['provenance']}, {row['grade']}, {row['bytes']:,} bytes, {state}"
-        out.print(f"{plain(row['owner'])} [bold]{plain(row['pack_id'])}[/]: {plain(what)}, {row['content_hash']}")
-
-
-def admit_upload(
-    owner: Annotated[str, typer.Argument(help="DID of the owner.")],
-    pack_id: Annotated[str, typer.Argument(help="One of the owner's packs.")],
-    database_url: DatabaseOption,
-    folder: UploadsOption,
-    catalog: Annotated[Path, typer.Option(help="Folder of the catalog.", envvar="CLVLAB_PACKS", file_okay=False)],
-) -> None:
-    """Copy an upload into the catalog's folder, verify it in full and admit it: all callers see it, and runs over it count."""
-    from clvlab.packs.catalog import Catalog
-
-    with _application(database_url, folder, catalog) as opened:
-        show_pack(opened.uploads.admit(owner, pack_id, Catalog(catalog)))
-
-
-@contextmanager
-def _application(database_url: str, uploads: Path | None = None, catalog: Path | None = None) -> Iterator[Application]:
-    from clvlab.packs.catalog import Catalog
-
-    try:
-        from clvlab.arena.application import Application
-        from clvlab.arena.uploads.intake import UploadLimits
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("service", error.name) from error
-    own = None if catalog is None else Catalog(catalog)
-    application = Application(database_url, catalog=own, uploads=None if uploads is None else UploadLimits(uploads))
-    try:
-        yield application
-    finally:
-        application.close()
-
-
-packs_app = typer.Typer(help="List, show, verify, build, import and export packs.", no_args_is_help=True)
-packs_app.command("uploads")(uploads)
-packs_app.command("admit-upload")(admit_upload)
-
-
-# ``clvlab packs hold-back`` and ``clvlab packs release``: packs that only seats see, for the operator.
-
-
-@packs_app.command("hold-back")
-def hold_back(
-    folder: Annotated[Path, typer.Argument(help="Folder of the pack; the service reads it there.", metavar="FOLDER")],
-    database_url: DatabaseOption,
-    catalog: CatalogOption = None,
-    uploads: OwnUploadsOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Hold a pack back for seats: the run log gets its hash and that of its fixtures, and each fixture goes to one seat."""
-    with _application(database_url, uploads, catalog) as opened:
-        _show_held(opened.seats.held.hold_back(folder), as_json=as_json)
-
-
-@packs_app.command("release")
-def release(
-    pack_id: Annotated[str, typer.Argument(help="Id of a pack that is held back.", metavar="PACK_ID")],
-    database_url: DatabaseOption,
-    as_json: JsonOption = False,
-) -> None:
-    """Open the list of fixtures of a pack that was held back, on the run log; no seat over it is taken afterwards."""
-    with _application(database_url) as opened:
-        _show_held(opened.seats.held.release(pack_id), as_json=as_json)
-
-
-def _show_held(found: HeldPackInfo, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
-    name = f"[bold]{plain(found['pack_id'])}[/] of {found['content_hash']}"
-    dealt = f"{found['dealt']:,} of its {counted(found['fixtures'], 'fixture')} went to seats"
-    if found["released_index"] is None:
-        out.print(f"{name} is held back since entry {found['held_index']:,} of the run log; {dealt}")
-        out.print(f"List of fixtures: {found['fixtures_hash']}")
-    else:
-        out.print(f"{name} was held back from entry {found['held_index']:,} to {found['released_index']:,}; {dealt}")
-        out.print(f"Its list of fixtures is open, at /arena/held-packs/{plain(found['pack_id'])}/fixtures of the service")
+_LISTED = 20
+packs_app = typer.Typer(cls=Commands, help="List, show, verify, build, import and export packs.", no_args_is_help=True)
 
 
 @packs_app.command("list")
@@ -170,8 +60,16 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
         show_quality(opened.quality)
     import polars as pl
 
-    kickoff = pl.from_epoch("kickoff_ts_ms", time_unit="ms").dt.strftime(TO_MINUTE).alias("kickoff (UTC)")
-    show_table(table(opened.fixtures.select("fixture_id", "names", kickoff, "rows").head(20), "Fixtures (first 20)"))
+    local = pl.col("kickoff_ts_ms").map_elements(_kickoff, return_dtype=pl.String)
+    rows = opened.fixtures.head(_LISTED)
+    listed = rows.select(pl.col("fixture_id").alias("fixture"), "names", local.alias("kickoff, local time"), "rows")
+    title = "Fixtures" if opened.fixtures.height <= _LISTED else f"First {_LISTED} of {opened.fixtures.height:,} fixtures"
+    show_table(table(listed, title))
+
+
+def _kickoff(ts_ms: int) -> str:
+    when = utc(ts_ms)
+    return moment(ts_ms) if when is None else local_minute(when)
 
 
 @packs_app.command("verify")
@@ -186,7 +84,7 @@ def packs_verify(
     checkpoint: Annotated[Path | None, typer.Option(help="A signed checkpoint of the log; a service has its own.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute every digest and rule of a pack; exit 1 if one does not hold, or a named log lacks segments."""
+    """Check every hash and rule of a pack; exit 1 if one fails, or if a named log lacks a segment."""
     from clvlab.arena import packs
     from clvlab.arena.log.captures import log_grade
     from clvlab.arena.runs.bundles import read_trust
@@ -217,7 +115,7 @@ def packs_verify(
         print_json({"verdict": "pass"} | _pack_info(opened) | details)
     else:
         show_pack(opened)
-        out.print("[green]pass[/] labels, ticks and raw files are what their hashes say")
+        out.print("[green]pass[/] labels, ticks and raw files match their hashes")
         for reason in () if found is None else found.reasons:
             out.print(f"{found}: {plain(reason)}")
     if found is not None and found.grade is not Grade.WITNESSED:
@@ -235,7 +133,7 @@ def packs_push(pack: FolderArgument, url: UrlArgument) -> None:
     from clvlab.arena import packs
     from clvlab.packs.remote.bucket import Address
 
-    with interruptible(lambda: "the pack is not there before all of it is; pushing again goes on"), err.status("pushing"):
+    with interruptible(lambda: "the pack appears there once it is complete; the same command continues"), err.status("pushing"):
         pushed = packs.push_pack(pack, url)
     out.print(f"{plain(pushed.pack_id)} of {pushed.content_hash} is at {plain(str(Address(url)))}")
 
@@ -259,7 +157,7 @@ def packs_build(
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
     seed: int = 1,
     fixtures: int = 12,
-    messages: Annotated[int, typer.Option(help="Messages before kickoff per fixture, about.")] = 300,
+    messages: Annotated[int, typer.Option(help="Price updates before kickoff per fixture, approximately.")] = 300,
 ) -> None:
     """Build a synthetic pack; the same recipe gives the same content hash anywhere."""
     from clvlab.packs.synthetic import Recipe, build
@@ -276,7 +174,7 @@ def packs_import(
         str | None,
         typer.Argument(
             help="One of betfair, betfair-csv, csv, football-data, kalshi, oddsharvester, oddsportal, parquet, pmxt, "
-            "polymarket, the-odds-api, trades, txline; by default the files tell.",
+            "polymarket, the-odds-api, trades, txline; recognised from the files by default.",
             metavar="[SOURCE]",
         ),
     ] = None,
@@ -284,36 +182,36 @@ def packs_import(
     *,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder of the new pack; its name becomes the pack id.")],
     lenient: Annotated[
-        bool, typer.Option("--lenient/--strict", help="Leave out and count unreadable input, or stop at the first.")
+        bool, typer.Option("--lenient/--strict", help="Skip and count unreadable input, or stop at the first.")
     ] = True,
     margin: Annotated[
-        str, typer.Option(help="How margins are removed: multiplicative, additive, power, shin, odds-ratio, goto.")
+        str, typer.Option(help="Method that removes the margin: multiplicative, additive, power, shin, odds-ratio, goto.")
     ] = "power",
-    min_books: Annotated[int | None, typer.Option(help="Fresh books that a price needs.")] = None,
+    min_books: Annotated[int | None, typer.Option(help="Fewest fresh books for a price.")] = None,
     max_age_s: Annotated[int | None, typer.Option(help="Seconds after which a book's quote is stale.")] = None,
     max_overround: Annotated[
-        float | None, typer.Option(help="A book's message with a larger overround is taken as suspended: 0.3 is 30 %.")
+        float | None, typer.Option(help="Largest overround of a book, 0.3 for 30 %; above it the book counts as suspended.")
     ] = None,
     weight: Annotated[list[str] | None, typer.Option(help="BOOK=N: its weight in the median; repeat for more.")] = None,
     odds_format: Annotated[
-        str | None, typer.Option(help="How prices are written: decimal, american, fractional, probability.")
+        str | None, typer.Option(help="Format of prices: decimal, american, fractional, probability.")
     ] = None,
-    time_zone: Annotated[str | None, typer.Option(help="IANA zone of times that carry none.")] = None,
+    time_zone: Annotated[str | None, typer.Option(help="IANA zone of times without one.")] = None,
     books: Annotated[bool, typer.Option("--books", help="Keep each book's quotes as well as the consensus.")] = False,
     ladders: Annotated[
         bool, typer.Option("--ladders", help="betfair, pmxt: keep the offers of each side, ten levels with their stakes.")
     ] = False,
     closing: Annotated[list[str] | None, typer.Option(help="football-data: closing columns, the preferred first.")] = None,
-    mapping: Annotated[Path | None, typer.Option(help="A YAML file with the meaning of columns, or of assets.")] = None,
+    mapping: Annotated[Path | None, typer.Option(help="YAML file with the meaning of columns or assets.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal, trades: MEANING=COLUMN; repeat.")] = None,
     side: Annotated[list[str] | None, typer.Option(help="csv, parquet, oddsportal: SIDE=COLUMN of a wide table.")] = None,
     market: Annotated[str | None, typer.Option(help="csv, parquet: the market of every row.")] = None,
     max_close_age_s: Annotated[
         int | None,
-        typer.Option("--max-close-age-s", metavar="SECONDS", help="A market whose closing message is older is not scored."),
+        typer.Option("--max-close-age-s", metavar="SECONDS", help="Oldest close that is scored."),
     ] = None,
 ) -> None:
-    """Make a pack of a provider's own messages."""
+    """Import odds from files as a pack; most formats are recognised."""
     from clvlab.packs.verification import verify_pack
     from clvlab.sources import importer
     from clvlab.sources.importer import import_source
@@ -365,15 +263,17 @@ def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]
 
 def _whole_or_nothing(folder: Path) -> Callable[[], str]:
     """Return a function that reports whether the new pack was written; it is put in place in one step."""
-    return lambda: f"the pack in {folder} is whole" if folder.exists() else "no pack was written"
+    return lambda: f"the pack in {folder} is complete" if folder.exists() else "no pack was written"
 
 
 @packs_app.command("export")
 def packs_export(
     pack: PackArgument,
     file: Annotated[Path, typer.Argument(help="A .csv or .parquet file to write.")],
-    books: Annotated[bool, typer.Option("--books", help="What each book says, instead of the ticks.")] = False,
-    ladders: Annotated[bool, typer.Option("--ladders", help="What was on offer, level by level, instead.")] = False,
+    books: Annotated[bool, typer.Option("--books", help="Export the quotes of each book instead of the ticks.")] = False,
+    ladders: Annotated[
+        bool, typer.Option("--ladders", help="Export the offers, level by level, instead of the ticks.")
+    ] = False,
 ) -> None:
     """Write a pack's ticks as a long table, with each fixture's kickoff."""
     from clvlab.arena import packs
@@ -418,3 +318,10 @@ def _pack_info(pack: Pack) -> dict[str, object]:
         "grade": pack.grade.value,
         "fixtures": list(pack.fixture_ids),
     } | ({"verification": pack.verification} if pack.verification else {})
+
+
+# Commands of ``clvlab service``, under names that scripts also call.
+
+
+for one in (uploads, admit_upload, hold_back, release):
+    packs_app.command(hidden=True)(one)

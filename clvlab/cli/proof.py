@@ -73,7 +73,7 @@ def anchor(run: RunName, runs_folder: RunsFolderOption = DEFAULT_RUNS, as_json: 
 
     path = find_run(run, runs_folder)
     with (
-        interruptible(lambda: "the memo may have been sent; the same command finds it, and sends no other"),
+        interruptible(lambda: "the memo may have been sent; the same command finds it, and sends no second one"),
         err.status("anchoring"),
     ):
         done = run_folder.anchor_run(path, anchor_from_environment())
@@ -87,7 +87,7 @@ def anchor(run: RunName, runs_folder: RunsFolderOption = DEFAULT_RUNS, as_json: 
 
 def devchain(
     port: Annotated[int, typer.Option(help="Port on loopback; 0 takes a free one.")] = 8899,
-    keypair: Annotated[Path, typer.Option(help="Key that gets money to pay fees with; made if it is missing.")] = Path(
+    keypair: Annotated[Path, typer.Option(help="Key that gets test money for fees; created if missing.")] = Path(
         "devchain-key.json"
     ),
 ) -> None:
@@ -139,7 +139,7 @@ def bundle(
     goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since, stamps=stamps, ots=ots)
     if log is not None and (log_key is None) == (checkpoint is None):
         raise BundleError("--log goes with either --log-key or --checkpoint")
-    with interruptible(lambda: f"the bundle in {out_file} is whole" if out_file.exists() else "no bundle was written"):
+    with interruptible(lambda: f"the bundle in {out_file} is complete" if out_file.exists() else "no bundle was written"):
         size = _bundled(
             find_run(run, runs_folder), out_file, log, log_key, checkpoint, since, checkpoint_file, stamps, ots or []
         )
@@ -212,14 +212,14 @@ def disclose(
 
 def prove(
     run: RunName,
-    pack: Annotated[str, typer.Option(help="Id or folder of the run's pack, which TxLINE's messages are in.")],
+    pack: Annotated[str, typer.Option(help="Id or folder of the run's pack, which has TxLINE's messages.")],
     out_file: Annotated[
         Path | None, typer.Option("--out", help="File of the proofs; provider-proofs.jsonl in the run's folder by default.")
     ] = None,
     runs_folder: RunsFolderOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
-    """Keep TxLINE's proofs of the prices of a run's scored entries and closes: from its pack, or asked of TxLINE."""
+    """Store TxLINE's proofs of the prices behind a run's scores, from its pack or from TxLINE."""
     from clvlab.arena.runs import provider
     from clvlab.base.files import replace_file
     from clvlab.packs.lookup import open_pack
@@ -237,7 +237,7 @@ def prove(
     else:
         out.print(f"Wrote {counted(count, 'proof')} to {plain(str(target))}")
         if missing:
-            out.print(f"{counted(missing, 'message')} had none yet: batches are published after some minutes; repeat it then")
+            out.print(f"{counted(missing, 'proof')} missing: TxLINE publishes them after some minutes; repeat the command then")
         else:
             out.print(f"Next: {plain(command('verify', path, '--provider-proofs', target))}")
     raise typer.Exit(1 if missing else 0)
@@ -245,7 +245,7 @@ def prove(
 
 def verifier(
     states: Annotated[bool, typer.Option("--states", help="Print clv_states.py, which derives the prices from ticks.")] = False,
-    html: Annotated[bool, typer.Option("--html", help="Print verify.html, the verifier as one page for a browser.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Print verify.html, the verifier for a browser.")] = False,
 ) -> None:
     """Print clv_verify.py, the verifier in one file of plain Python; or the one for a browser, and its SHA-256 to stderr."""
     from clvlab.arena.runs import bundles

@@ -12,12 +12,12 @@ from clvlab.base.files import written_file
 from clvlab.base.invocation import command
 from clvlab.cli import proof
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunName, RunNames, RunsFolderOption, goes_with, now_ms
-from clvlab.cli.output import err, out, plain, print_json, say, show_checks, show_next, show_report, show_table
+from clvlab.cli.output import err, fits, out, plain, print_json, say, show_checks, show_next, show_report, show_table
 from clvlab.cli.progress import bar, interruptible, stages
 from clvlab.errors import EvidenceError, UnknownPackError
 from clvlab.report import run_list
 from clvlab.report.run_list import DEFAULT_RUNS, differences_from_first, find_run
-from clvlab.words import counted, tally
+from clvlab.words import counted, local_minute, tally
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from rich.table import Table
@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
     from clvlab.proof.verify import Verification
 
 _ID_LENGTH = 8
-_TABLE_WIDTH = 84
 _VERIFIED = {None: "not yet", True: "yes", False: "NO"}
 
 
@@ -47,11 +46,11 @@ def runs(
         say(f"There is no run in {runs_folder} yet")
         show_next("backtest", "season", "--agent", "cumulative-drift", *run_list.runs_option(runs_folder))
     else:
-        if out.width < _TABLE_WIDTH and out.is_terminal:
+        if fits(layout := _table(found)):
+            show_table(layout)
+        else:
             for run in found:
                 _show_narrow(run)
-        else:
-            show_table(_table(found))
         out.print(f"{counted(len(found), 'run')} in {plain(str(runs_folder))}")
         show_next("verify", "latest", *run_list.runs_option(runs_folder))
     raise typer.Exit(1 if any(run.verified is False for run in found) else 0)
@@ -60,11 +59,19 @@ def runs(
 def _show_narrow(run: run_list.ListedRun) -> None:
     """Show a run under each other where a table would break its words."""
     name, place = run.folder.name[: _ID_LENGTH + len("run_")], f" on {run.pack_id}" if run.pack_id else ""
-    say(f"{name}  {run.written:%m-%d %H:%M} UTC{place}", "bold")
+    say(f"{name}  {local_minute(run.written)}{place}", "bold")
     for agent, one in zip(run.agents, run.headlines, strict=True):
         for text in (agent, f"  mean CLV {one.interval}", f"  edge at the price {one.price}"):
             say(text)
-    say(f"  verified: {_VERIFIED[run.verified]}" if run.fault is None else "  unreadable")
+    say(f"  verified: {_verified(run, ' ')}" if run.fault is None else "  unreadable")
+
+
+def _verified(run: run_list.ListedRun, apart: str) -> str:
+    """Return the reader's record of a run: its word, and the local time of the verification."""
+    if run.record is None:
+        return _VERIFIED[run.verified]
+    until = ", " if run.record.is_current and apart == " " else apart
+    return f"{run.record.word}{until}{local_minute(run.record.when)}"
 
 
 def _table(found: list[run_list.ListedRun]) -> Table:
@@ -73,13 +80,14 @@ def _table(found: list[run_list.ListedRun]) -> Table:
 
     layout = Table(box=box.SIMPLE_HEAD if out.is_terminal else None, pad_edge=False)
     means = "mean CLV, edge at the price [95 %]"
-    for name in ("run", "written (UTC)", "agent", "pack", means, "verified"):
+    for name in ("run", "written", "agent", "pack", means, "verified"):
         layout.add_column(name, overflow="fold", no_wrap=name == "run", min_width=26 if name == means else None)
     for run in found:
         spelt = [f"{one.interval}\n{one.price}" for one in run.headlines] or ["unreadable"]
         name = run.folder.name[: _ID_LENGTH + len("run_")]
         agents = "\n\n".join(run.agents)  # each has a line and a price
-        cells = (name, f"{run.written:%m-%d %H:%M}", agents, run.pack_id or "", "\n".join(spelt), _VERIFIED[run.verified])
+        when, verified = local_minute(run.written), _verified(run, "\n")
+        cells = (name, when, agents, run.pack_id or "", "\n".join(spelt), verified)
         layout.add_row(*(plain_cell(cell) for cell in cells))
     return layout
 
@@ -92,9 +100,7 @@ def plain_cell(text: str) -> str:
 def compare(
     run: RunNames,
     runs_folder: RunsFolderOption = run_list.DEFAULT_RUNS,
-    pack: Annotated[
-        str | None, typer.Option(help="A pack; the names are then agents, which are backtested over it and sealed first.")
-    ] = None,
+    pack: Annotated[str | None, typer.Option(help="Pack to backtest over first; the names are then agents.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare agents of several runs over one pack with the first, paired by fixture."""
@@ -105,7 +111,7 @@ def compare(
 
     if pack is not None:
         folders: list[Path] = []
-        with interruptible(lambda: f"{len(folders)} of {len(run)} runs are sealed in {runs_folder}"):
+        with interruptible(lambda: f"{len(folders)} of {counted(len(run), 'run')} sealed in {runs_folder}"):
             opened = packs.open_pack(pack)
             for name in run:
                 with stages(f"backtest of {name}") as progress:
@@ -124,15 +130,17 @@ def compare(
     out.print()
     show_table(_table(found))
     if len(differences) > 1:
-        say(f"Each of the {len(differences)} differences is tested alone: of many, some differ by chance.")
+        say(f"Each of the {len(differences)} differences is tested by itself: among many, some differ by chance.")
 
 
 def report(
     run: RunName,
-    page: Annotated[Path | None, typer.Option("--html", help="Write the tear sheet to this file as a page of its own.")] = None,
-    pack: Annotated[str | None, typer.Option(help="Pack of the run; the catalog's of its content hash by default.")] = None,
+    page: Annotated[Path | None, typer.Option("--html", help="File for the tear sheet, as one HTML page.")] = None,
+    pack: Annotated[
+        str | None, typer.Option(help="Pack of the run; by default the one in the catalog with its content hash.")
+    ] = None,
     stake: Annotated[
-        float | None, typer.Option(help="Say what taking offers for this stake would have paid; no score.")
+        float | None, typer.Option(help="Stake of each bet, to say what bets at the offered odds would have paid. Not a score.")
     ] = None,
     delay_s: Annotated[
         float | None, typer.Option(help="Seconds from decision to execution, 1 by default; with --stake.")
@@ -176,7 +184,7 @@ def report(
         return
     show_report(made, found)
     if taken is not None:
-        say(f"Would it have paid? {taken.line}; no score")
+        say(f"Would it have paid? {taken.line}; not a score")
         say(tally(taken.counts))
     if page is not None:
         out.print(f"Wrote {plain(str(page))}; open it in a browser")
@@ -190,7 +198,7 @@ def share(
     runs_folder: RunsFolderOption = DEFAULT_RUNS,
     as_json: JsonOption = False,
 ) -> None:
-    """Write one picture of a sealed run to send: verdict, interval, curve, and what was not checked."""
+    """Write one picture of a sealed run to send: verdict, interval, curve, and limits."""
     from clvlab.arena.runs import bundles
     from clvlab.report.share import SharedPicture
 
@@ -223,20 +231,24 @@ Further = Mapping[str, tuple[bool, str]]
 def verify(
     run: RunNames,
     second_opinion: Annotated[
-        bool, typer.Option("--second-opinion", help="Also score by one SQL statement in another engine.")
+        bool, typer.Option("--second-opinion", help="Also compute the scores by one SQL statement in another engine.")
     ] = False,
-    replay: Annotated[bool, typer.Option("--replay", help="Also run it again from the pack and compare all bytes.")] = False,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Also run the agents again over the pack, and compare all bytes.")
+    ] = False,
     pack: Annotated[
         str | None,
-        typer.Option(help="Derive all prices from this pack; --replay takes the catalog's by default."),
+        typer.Option(help="Pack to derive all prices from; by default --replay uses the one in the catalog."),
     ] = None,
     agent: Annotated[list[str] | None, typer.Option(help="An agent of the run as file.py:name; may be repeated.")] = None,
     reads: ReadsOption = None,
     network: NetworkOption = False,
     trust: Annotated[Path | None, typer.Option(help="File of keys that you trust, for the proofs in a bundle.")] = None,
-    require: Annotated[str, typer.Option(help="Proofs without which the run fails: anchor, log, seat, or several.")] = "",
+    require: Annotated[
+        str, typer.Option(help="Required proofs: anchor, log, seat, or several; a run without them fails.")
+    ] = "",
     without_witness: Annotated[
-        bool, typer.Option("--without-witness", help="Let a required log do without a trusted witness.")
+        bool, typer.Option("--without-witness", help="Accept a required log without a trusted witness.")
     ] = False,
     policy: Annotated[
         Path | None, typer.Option(help="C2SP policy of logs and witnesses that you trust, for the proofs in a bundle.")
@@ -256,6 +268,7 @@ def verify(
     """Recompute the proof of runs, bundles or disclosures; exit 1 if a seal is broken or a check fails."""
     from clvlab.arena.runs import bundles
     from clvlab.runs import run_folder
+    from clvlab.runs.verdicts import folder_digest, keep_verdict
 
     required = [name for name in require.split(",") if name]
     goes_with("--replay", replay, agent=agent)
@@ -272,6 +285,13 @@ def verify(
         agents = [isolated(one, reads=reads or [], network=network) for one in agent]
 
     def judge(path: Path) -> _Judged:
+        digest = folder_digest(path) if path.is_dir() else None
+        done = verdict_on(path)
+        if digest is not None and keep_verdict(path, digest, done.failed, passed=done.passed) is None:
+            err.print(plain(f"note: this verdict is not kept for the list of runs, as the folder around {path} is read-only"))
+        return done
+
+    def verdict_on(path: Path) -> _Judged:
         if bundles.is_disclosure(path):
             return _DisclosureVerdict(bundles.judge_disclosure(path, required))
         verdict = (bundles.verify_bundle if path.is_file() else run_folder.verify_with_chain)(path, proof.anchor_settings())
@@ -331,8 +351,12 @@ class _DisclosureVerdict:
         self._checks = checks
 
     @property
+    def failed(self) -> list[str]:
+        return _failed(self._checks)
+
+    @property
     def passed(self) -> bool:
-        return not any(check.verdict == "fail" for check in self._checks.values())
+        return not self.failed
 
     def facts(self) -> Mapping[str, object]:
         return {"checks": _spelt(self._checks)}
@@ -349,9 +373,14 @@ class _RunVerdict:
         self._verdict, self._further, self._proofs, self._in_log = verdict, further, proofs, in_log
 
     @property
+    def failed(self) -> list[str]:
+        """Names of failed checks, the optional ones and those of proofs last."""
+        further = [name for name, (agrees, _) in self._further.items() if not agrees]
+        return [*_failed(self._verdict.checks), *_failed(self._proofs), *further]
+
+    @property
     def passed(self) -> bool:
-        failed = any(check.verdict == "fail" for check in self._proofs.values())
-        return self._verdict.passed and not failed and all(agrees for agrees, _ in self._further.values())
+        return self._verdict.passed and not self.failed
 
     def facts(self) -> Mapping[str, object]:
         from clvlab.runs.card import proof_card, verification_answer
@@ -379,7 +408,7 @@ def _each(found: list[Path], judge: Callable[[Path], _Judged], *, as_json: bool)
     """Judge the files one after the other, and print each verdict as soon as it is known."""
     answers: list[_Judged] = []
     with (
-        interruptible(lambda: f"{len(answers):,} of {len(found):,} verified; nothing was written"),
+        interruptible(lambda: f"{len(answers):,} of {len(found):,} verified"),
         bar("verifying", len(found)) as progress,
     ):
         for path in found:
@@ -388,6 +417,10 @@ def _each(found: list[Path], judge: Callable[[Path], _Judged], *, as_json: bool)
             if not as_json:
                 answers[-1].show()
     return answers
+
+
+def _failed(checks: Mapping[str, Check]) -> list[str]:
+    return [name for name, check in checks.items() if check.verdict == "fail"]
 
 
 def _spelt(checks: Mapping[str, Check]) -> dict[str, dict[str, str]]:

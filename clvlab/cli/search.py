@@ -34,12 +34,12 @@ _LISTED = 10
 
 def sweep(
     pack: PackArgument,
-    grid: Annotated[list[str], typer.Option(help="A parameter and its values as name=v1,v2; may be repeated.")],
+    grid: Annotated[list[str], typer.Option(help="A parameter and its values, as name=v1,v2; may be repeated.")],
     agent: Annotated[str, typer.Option(help="Name of a template, or file.py:name.")] = "cumulative-drift",
     fixture: FixturesOption = None,
     market: MarketsOption = None,
     horizon_s: HorizonOption = HORIZON_S,
-    earlier: Annotated[int, typer.Option(help="Trials that you made before on these fixtures; they count.", min=0)] = 0,
+    earlier: Annotated[int, typer.Option(help="Number of your earlier trials on these fixtures; they count.", min=0)] = 0,
     reads: ReadsOption = None,
     network: NetworkOption = False,
     as_json: JsonOption = False,
@@ -76,9 +76,9 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
     passed = sum(point.p_family is not None and point.p_family < 0.05 for point in found.points)
     alone = sum(point.clv.p_value is not None and point.clv.p_value < 0.05 for point in found.points)
     say(
-        f"{counted(len(found.points), 'point')}, {counted(found.trials, 'trial')} on record: {alone} above zero uncorrected, "
-        f"{passed} when all trials are counted. The family-wise p is how often the best of as many trials without any skill "
-        "does as well."
+        f"{counted(len(found.points), 'setting')}, {counted(found.trials, 'trial')} on record: {alone} above zero uncorrected, "
+        f"{passed} after correction for all trials. The corrected p is how often the best of as many trials without skill does "
+        "as well."
     )
     for caution in found.cautions:
         say(caution)
@@ -87,7 +87,7 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
         box=None, pad_edge=False, title=f"Best of {agent} on {plain(pack)}", title_justify="left", title_style="bold"
     )
     texts = ("parameters", "mean CLV [95 %]", "edge at the price")
-    for name in (*texts, "fixtures", "p alone", "p family"):
+    for name in (*texts, "fixtures", "p", "corrected p"):
         layout.add_column(name, justify="left" if name in texts else "right", overflow="fold")
     ranked = sorted(found.points, key=lambda point: (point.clv.low is None, -(point.clv.mean or 0.0)))
     for point in ranked[:_LISTED]:
@@ -100,7 +100,7 @@ def _show(found: HonestSearch, agent: str, pack: str, options: Sequence[object])
         layout.add_row(plain(point_text(point)), *spelt, str(clv.n_clusters), *p_values)
     show_table(layout)
     if len(ranked) > _LISTED:
-        out.print(f"and {counted(len(ranked) - _LISTED, 'point')} more, with --json")
+        out.print(f"and {counted(len(ranked) - _LISTED, 'setting')} more, with --json")
     params = [word for name, value in best.params.items() for word in ("--param", f"{name}={_spelt(value)}")]
     show_next("backtest", pack, "--agent", agent, *params, *options)
 

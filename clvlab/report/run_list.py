@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # imported where it is used: to find a run needs none of it
     import polars as pl
 
     from clvlab.report.headline import Headline
+    from clvlab.runs.verdicts import VerdictRecord
     from clvlab.statistics.beat_rate import Difference as Paired
     from clvlab.statistics.verdict import Verdict
 
@@ -29,7 +30,8 @@ _PREFIX = "run_"
 class ListedRun:
     """A run folder in a list; ``verified`` is `None` without a verification, ``fault`` is `None` for readable evidence.
 
-    ``pack_id`` is `None` for a live capture; ``headlines`` and ``sums`` are in the order of the agents.
+    ``pack_id`` is `None` for a live capture; ``headlines`` and ``sums`` are in the order of the agents. ``record`` is the
+    reader's own record of the last verification, `None` without one.
     """
 
     folder: Path
@@ -42,6 +44,7 @@ class ListedRun:
     sums: tuple[pl.DataFrame, ...] = field(default=(), repr=False)
     verified: bool | None = None
     fault: str | None = None
+    record: VerdictRecord | None = None
 
     def facts(self) -> Mapping[str, object]:
         """Return the run as JSON values."""
@@ -53,6 +56,7 @@ class ListedRun:
             "agents": [{"agent_id": agent, **one.facts()} for agent, one in zip(self.agents, self.headlines, strict=True)],
             "verified": self.verified,
             "fault": self.fault,
+            "last_verification": self.record and self.record.facts(),
         }
 
 
@@ -75,14 +79,20 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
     from clvlab.report.headline import headline
     from clvlab.runs.run import Run
     from clvlab.runs.run_folder import load, verify_folder
+    from clvlab.runs.verdicts import keeper, kept_verdict
     from clvlab.statistics.measures import fixture_sums
 
     written = datetime.fromtimestamp(_written_s(folder), UTC)
+    keep = keeper(folder) if verify else None
+    verified, record = None, None if verify else kept_verdict(folder)
     try:
         run = Run(load(folder))
         evidence = run.evidence
     except (EvidenceError, FileError, UnknownRunError, OSError) as error:
-        return ListedRun(folder, folder.name, written, verified=False if verify else None, fault=str(error))
+        return ListedRun(folder, folder.name, written, verified=False if verify else None, fault=str(error), record=record)
+    if keep is not None:
+        found = verify_folder(folder)
+        verified, record = found.passed, keep(found)
     agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])
     rows = run.marked
     each = [rows.filter(agent_id=agent) for agent in agents]
@@ -95,7 +105,8 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
         evidence.content_hash,
         tuple(headline(own) for own in each),
         tuple(fixture_sums(own) for own in each),
-        verify_folder(folder).passed if verify else None,
+        verified,
+        record=record,
     )
 
 

@@ -17,7 +17,6 @@ from clvlab.store.folder import held_of, read_receipts, read_run, read_view, wri
 
 if TYPE_CHECKING:  # imported where it is used, so that a first verification waits for nothing else
     from clvlab.anchor.settings import AnchorSettings
-    from clvlab.api.runs import InspectorRecord
     from clvlab.log.log import LogStore
     from clvlab.runs.execute import Commitment
     from clvlab.runs.run import Run
@@ -118,12 +117,6 @@ def view(path: str | Path) -> bytes:
 def anchor(path: str | Path) -> Anchor | None:
     record = record_of(Path(path), load(path).run_id)
     return record.anchor() if record else None
-
-
-def decision(path: str | Path, seq: int) -> InspectorRecord:
-    from clvlab.runs.inspector import inspect_decision
-
-    return inspect_decision(load(path), seq)
 
 
 def anchor_run(path: Path, settings: AnchorSettings) -> Anchor:

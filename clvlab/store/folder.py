@@ -11,14 +11,15 @@ from pathlib import Path
 
 import orjson
 
-from clvlab.base.files import MAX_BYTES, StagingPath, file_bytes_or_none, flush, flush_all
+from clvlab.base.files import MAX_BYTES, StagingPath, file_bytes, file_bytes_or_none, flush, flush_all
 from clvlab.errors import EvidenceError, RunConflictError, UnknownRunError
 from clvlab.proof.limits import PART_LIMITS, first_line
 from clvlab.proof.seal import SealedRun
 
-_FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
+SEALED_FILES = ("events.jsonl", "scores.jsonl", "manifest.json")
 _RECEIPTS = "receipts.jsonl"
 _VIEW = "view.json"
+UNSEALED_FILES = (_RECEIPTS, _VIEW)
 
 
 def write_run(run: SealedRun, runs: Path, receipts: bytes = b"", view: bytes = b"") -> Path:
@@ -50,7 +51,7 @@ def write_run(run: SealedRun, runs: Path, receipts: bytes = b"", view: bytes = b
 def run_files(run: SealedRun, receipts: bytes = b"", view: bytes = b"") -> dict[str, bytes]:
     """Return the files of a run by name, the manifest last."""
     optional = {name: content for name, content in ((_RECEIPTS, receipts), (_VIEW, view)) if content}
-    return optional | dict(zip(_FILES, (run.events, run.scores, run.manifest), strict=True))
+    return optional | dict(zip(SEALED_FILES, (run.events, run.scores, run.manifest), strict=True))
 
 
 def _same(run: SealedRun, target: Path) -> Path:
@@ -77,9 +78,9 @@ def read_run(path: Path) -> SealedRun:
 
     The manifest states the run id, so a folder may have any name.
     """
-    events, scores, manifest = (_file_of(path, name) if path.is_dir() else None for name in _FILES)
+    events, scores, manifest = (_file_of(path, name) if path.is_dir() else None for name in SEALED_FILES)
     if events is None or manifest is None:
-        raise UnknownRunError(f"no sealed run at {str(path)!r}: a run folder holds {', '.join(_FILES)}{_hint(path)}")
+        raise not_a_run(path)
     run_id = _stated_run_id(manifest) or path.resolve().name
     return SealedRun(run_id, events, scores or b"", manifest)
 
@@ -88,15 +89,50 @@ def _file_of(run: Path, name: str) -> bytes | None:
     return file_bytes_or_none(run / name, PART_LIMITS.get(name, MAX_BYTES))
 
 
-def _hint(path: Path) -> str:
-    if path.is_file():
-        return "; that is a file: unpack an archive first, and name the folder"
-    if not path.is_dir():
-        return ""
+def not_a_run(path: Path) -> UnknownRunError:
+    """Return the error for a file or folder that is no run; it says what was found instead, as far as that can be told."""
+    kind = _kind_of_folder(path) if path.is_dir() else _kind_of_file(path)
+    return UnknownRunError(
+        f"{str(path)!r:.300} is not a run: {kind}. A run is a bundle, or a folder with {', '.join(SEALED_FILES)}"
+    )
+
+
+def _kind_of_folder(path: Path) -> str:
     if (path / "datapackage.json").is_file():
-        return "; that is the folder of a pack: clvlab.open_pack(...) opens it"
-    below = sorted(child.name for child in path.iterdir() if (child / _FILES[0]).is_file())[:3]
-    return f"; runs lie one level below: {', '.join(below)}" if below else ""
+        return "it is the folder of a pack, which clvlab.open_pack(...) opens and the command 'packs verify' checks"
+    missing = [name for name in (SEALED_FILES[0], SEALED_FILES[2]) if not (path / name).is_file()]
+    if len(missing) == 1:
+        return f"{missing[0]} is missing in the folder"
+    if not any(path.iterdir()):
+        return "the folder is empty"
+    below = sorted(child.name for child in path.iterdir() if (child / SEALED_FILES[0]).is_file())[:3]
+    return f"the folder holds runs, such as {', '.join(below)}: name one of them" if below else "the folder holds other files"
+
+
+_ASK = "without the bytes of its run: ask its sender for the bundle"
+_ADVICE = {
+    "an image": _ASK,
+    "a web page": _ASK,
+    "a database": "which the command 'log audit' checks if it is a run log",
+    "an archive, to be unpacked first": "with the folder of the run to be named then",
+}
+_HEAD_BYTES = 1 << 20
+
+
+def _kind_of_file(path: Path) -> str:
+    """Say what a file begins like."""
+    from clvlab.proof.clv_verify import no_run
+
+    if not path.exists():
+        return "there is no such file or folder"
+    if not path.is_file():
+        return "it is neither a file nor a folder"
+    if path.name in (*SEALED_FILES, *UNSEALED_FILES) and all(
+        (path.parent / name).is_file() for name in (SEALED_FILES[0], SEALED_FILES[2])
+    ):
+        return f"it is one file of a run folder: name the folder {str(path.parent)!r:.300}"
+    kind = no_run(file_bytes(path, most=_HEAD_BYTES), path.stat().st_size) or "a file of another kind"
+    return ", ".join(filter(None, (f"it is {kind}", _ADVICE.get(kind))))
 
 
 def read_receipts(path: Path) -> bytes:

@@ -109,5 +109,5 @@ def test_a_time_out_is_bounded(timeout_s):
 def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx2", None)
 
-    with pytest.raises(MissingExtraError, match=r"this needs 'httpx2': install it with pip install 'clvlab\[llm\]'"):
+    with pytest.raises(MissingExtraError, match=r'this needs httpx2, which is not installed: pip install "clvlab\[llm\]"'):
         ChatEndpoint("http://h", "m")

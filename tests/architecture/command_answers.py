@@ -51,10 +51,10 @@ class Player(clvlab.TickAgent):
 FIXTURE = ("--fixture", "90000000")
 _DAY_MS = 86_400_000
 NO_DATABASE = {"CLVLAB_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
-ENDLESS = ("capture", "devchain", "devfeed", "live", "log stamp", "mcp", "prove", "serve", "worker")
+ENDLESS = ("capture", "devchain", "devfeed", "live", "log stamp", "mcp", "prove", "service serve", "service worker")
 """Commands that do not end by themselves, or ask a provider or an authority: their help stands for what they do."""
 
-_MEMBERS = FILES | {"written": "time"} | dict.fromkeys(("versions", "libraries", "judged_by"), "version")
+_MEMBERS = FILES | {"written": "time", "when": "time"} | dict.fromkeys(("versions", "libraries", "judged_by", "by"), "version")
 _JUDGE = ("clvlab", "source_digest", "polars", "numpy", "msgspec", "orjson")
 _PATTERNS = {
     r"eyJ[\w-]+\.[\w-]+\.[\w-]+": "<token>",
@@ -63,6 +63,7 @@ _PATTERNS = {
     r"(?<=List of fixtures: )sha256:\w{64}": "<hash of a salted list>",
     r"other\.example\+[0-9a-f]{8}\+\S{44}": "<random public key>",
     r"(?<=judged by            ).*": "<versions>",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d(?= {2,}\w|$)": "<local time>",
     r"(?<=parquet of 'mine': expected )sha256:\w{64}, found sha256:\w{64}": "<hash of a file>, found <hash of a file>",
     r"(?<=127\.0\.0\.1:)\d{2,}": "<port>",
     r"(?<=Wrote )[0-9,]+(?= bytes to copy.db)": "<size>",
@@ -114,7 +115,8 @@ def _leaves(command: Any, path: str = "") -> Iterator[str]:
         yield path
         return
     for name, one in inner.items():
-        yield from _leaves(one, f"{path} {name}".strip())
+        if not one.hidden:  # another name of a command that is called by its own
+            yield from _leaves(one, f"{path} {name}".strip())
 
 
 def said(folder: Path) -> str:
@@ -160,6 +162,8 @@ def _time_stands_still(at_ms: int) -> Iterator[None]:
 def _installed(shell: Shell) -> None:
     shell.call("version --json", members=dict.fromkeys(_JUDGE, "version"))
     shell.call("version --colour")
+    for words in ("", " CLV", " CLV --json", " clvs"):
+        shell.call(f"explain{words}")
     with patch.object(Extra, "missing", []), patch(DISTRIBUTION_VERSION, return_value="1"):  # whatever is here
         shell.call("doctor --json")
     shell.call("doctor --colour")
@@ -246,9 +250,9 @@ def _of_runs(shell: Shell) -> None:
     call("arena competitions GONE --store seats.db")
     build(Recipe(seed=3, fixtures=1, messages=20), folder / "vault")
     for _ in range(2):
-        call("packs hold-back vault --database-url sqlite:///held.db")
+        call("service hold-back vault --database-url sqlite:///held.db")
     for pack_id in ("vault", "starter"):
-        call(f"packs release {pack_id} --database-url sqlite:///held.db")
+        call(f"service release {pack_id} --database-url sqlite:///held.db")
     call("demo --json")
     call("demo --colour")
     broken = folder / "broken" / first.name
@@ -374,10 +378,10 @@ def _endless(shell: Shell) -> None:
     call("log stamp nowhere --tsa http://127.0.0.1:9 --out stamps.json")
     call("prove nowhere --pack starter")
     call("mcp --store nowhere/seats.db")
-    call("serve --keys mine")
-    call("serve", environment=NO_DATABASE)
-    call("worker")
-    call("worker", environment=NO_DATABASE)
+    call("service serve --keys mine")
+    call("service serve", environment=NO_DATABASE)
+    call("service worker")
+    call("service worker", environment=NO_DATABASE)
 
 
 def _of_stores(shell: Shell) -> None:
@@ -388,18 +392,18 @@ def _of_stores(shell: Shell) -> None:
         service.ask("runBacktest", json=BACKTEST)
         service.ask("uploadPack", ALICE, content=ODDS, params=TABLE)
     with _time_stands_still(TIME_MS + _DAY_MS):
-        call(f"rebuild-leaderboard --database-url {store}")
+        call(f"service rebuild-leaderboard --database-url {store}")
         with closing(sqlite3.connect(folder / "store.db")) as connection, connection:
             connection.execute("UPDATE standings SET total_clv_bps = 999999")
-        call(f"rebuild-leaderboard --database-url {store}")
-        call("rebuild-leaderboard --database-url sqlite:///gone.db")
-        call(f"packs uploads --database-url {store} --uploads uploads --json", members=FILES | {"bytes": "size"})
-        call(f"packs uploads --database-url {store} --uploads gone")
-        call(f"packs admit-upload {ALICE} odds --database-url {store} --uploads uploads --catalog catalog")
-        call(f"packs admit-upload {ALICE} other --database-url {store} --uploads uploads --catalog catalog")
-        call(f"backup --database-url {store} --out copy.db")
-        call(f"backup --database-url {store} --out copy.db")
-        call(f"retention --days 0.5 --database-url {store}")
-        call("retention --days 0.5 --database-url sqlite:///gone.db")
-        call("dev-token --keys keys")
-        call("dev-token --lifetime-s 0")
+        call(f"service rebuild-leaderboard --database-url {store}")
+        call("service rebuild-leaderboard --database-url sqlite:///gone.db")
+        call(f"service uploads --database-url {store} --uploads uploads --json", members=FILES | {"bytes": "size"})
+        call(f"service uploads --database-url {store} --uploads gone")
+        call(f"service admit-upload {ALICE} odds --database-url {store} --uploads uploads --catalog catalog")
+        call(f"service admit-upload {ALICE} other --database-url {store} --uploads uploads --catalog catalog")
+        call(f"service backup --database-url {store} --out copy.db")
+        call(f"service backup --database-url {store} --out copy.db")
+        call(f"service retention --days 0.5 --database-url {store}")
+        call("service retention --days 0.5 --database-url sqlite:///gone.db")
+        call("service dev-token --keys keys")
+        call("service dev-token --lifetime-s 0")

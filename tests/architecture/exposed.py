@@ -72,6 +72,9 @@ def _commands() -> Iterator[str]:
 
 
 def _options(path: str, command) -> Iterator[str]:
+    if command.hidden:
+        yield f"{path}, another name of its command"
+        return
     yield path
     for one in command.params:
         spelled = "/".join([*one.opts, *one.secondary_opts]) if one.param_type_name == "option" else one.name.upper()

@@ -31,7 +31,7 @@ def test_what_is_missing_is_named_with_its_command(monkeypatch):
     monkeypatch.setattr(installation, "find_spec", lambda module: None if module == "plotly" else object())
 
     check_extras("client")
-    with pytest.raises(MissingExtraError, match=r"pip install 'clvlab\[notebook\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "clvlab\[notebook\]"'):
         check_extras("client", "notebook")
 
 

@@ -244,17 +244,17 @@ def test_the_doctor_names_the_command_for_what_is_missing(tmp_path, monkeypatch)
     code, out, _ = clvlab(tmp_path, "doctor")
 
     assert code == 0
-    assert f"lacks obstore; in a clone: {shlex.quote(sys.executable)} -m pip install '.[remote]'" in out
+    assert f'lacks obstore: {shlex.quote(sys.executable)} -m pip install "clvlab[remote]"' in out
     assert "season     verified" in out
 
 
 @pytest.mark.parametrize(
     ("lacking", "command", "installs"),
     [
-        ("clvlab_service.server", "serve --dev", "in a clone: {} -m pip install '.[service]'"),
-        (SIGNATURES, "log keygen log.example --out key.txt", "in a clone: {} -m pip install '.[anchor]'"),
-        ("clvlab.anchor.devchain", "devchain", "in a clone: {} -m pip install '.[anchor]'"),
-        ("matplotlib", "report latest --html sheet.html", "here: {} -m pip install matplotlib"),
+        ("clvlab_service.server", "service serve --dev", 'into this environment: {} -m pip install "clvlab[service]"'),
+        (SIGNATURES, "log keygen log.example --out key.txt", 'into this environment: {} -m pip install "clvlab[anchor]"'),
+        ("clvlab.anchor.devchain", "devchain", 'into this environment: {} -m pip install "clvlab[anchor]"'),
+        ("matplotlib", "report latest --html sheet.html", "into this environment: {} -m pip install matplotlib"),
     ],
 )
 def test_a_command_that_lacks_a_library_names_what_installs_it_here(made, lacking, command, installs, monkeypatch):

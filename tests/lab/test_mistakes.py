@@ -154,8 +154,8 @@ MISTAKES = {
         "a content hash is written as sha256:<hex>, not 'abc'"),
     # runs
     "a pack in place of a run": ("cl.open_run(cl.open_pack('starter').source.folder)", UnknownRunError,
-        "that is the folder of a pack: clvlab.open_pack(...) opens it"),
-    "the folder above a run": ("cl.open_run('runs')", UnknownRunError, "runs lie one level below: run_"),
+        "it is the folder of a pack, which clvlab.open_pack(...) opens"),
+    "the folder above a run": ("cl.open_run('runs')", UnknownRunError, "the folder holds runs, such as run_"),
     "a run's id in place of its folder": ("cl.open_run(bt.run_id)", UnknownRunError,
         "here: give the path of the run's folder, or ask the Lab that keeps it"),
     "a result in place of a folder": ("cl.open_run(bt)", UnknownRunError, "write open_run(result.run.save('runs'))"),

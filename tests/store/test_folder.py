@@ -77,7 +77,7 @@ def test_folder_without_evidence_or_manifest_is_no_run(sealed, tmp_path, missing
     folder = write_run(sealed, tmp_path)
     (folder / missing).unlink()
 
-    with pytest.raises(UnknownRunError, match="no sealed run"):
+    with pytest.raises(UnknownRunError, match="is not a run: "):
         read_run(folder)
 
 

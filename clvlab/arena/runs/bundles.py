@@ -18,7 +18,7 @@ from clvlab.proof.limits import MAX_DISCLOSURE_BYTES
 from clvlab.proof.seal import SealedRun
 from clvlab.proof.verify import Verification, verify
 from clvlab.runs.run_folder import record_of
-from clvlab.store.folder import read_receipts, read_run, read_view, run_files
+from clvlab.store.folder import not_a_run, read_receipts, read_run, read_view, run_files
 
 if TYPE_CHECKING:  # imported where it is used, so that a first verification waits for nothing else
     from clvlab.anchor.records import AnchorRecord
@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # imported where it is used, so that a first verification wai
     from clvlab.log.bundles import Trust
     from clvlab.log.seats import TickViews
     from clvlab.runs.run import Run
+
+
 
 
 def part_of(whole: Run, agent_id: str | None, how: str = "") -> Run:
@@ -103,13 +105,12 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
 
 
 def read_parts(path: Path) -> dict[str, bytes]:
-    """Read the parts of a bundle; ``BundleError`` says what a file of another kind is."""
+    """Read the parts of a bundle; ``UnknownRunError`` says what a file of another kind is."""
     from clvlab.proof.clv_verify import no_run
 
     content = file_bytes(path)
-    other = no_run(content[:MAX_KEYS_BYTES], len(content))
-    if other is not None:
-        raise BundleError(f"{path} is not a run: it is {other}")
+    if no_run(content[:MAX_KEYS_BYTES], len(content)) is not None:
+        raise not_a_run(path)
     return read_bundle(content)
 
 
@@ -154,7 +155,7 @@ def judge_proofs(
     from clvlab.log.bundles import judge, standing_in
 
     whom = read_trust(trust, policy=policy)
-    parts = read_bundle(file_bytes(path)) if path.is_file() else {}
+    parts = read_parts(path) if path.is_file() else {}
     roots = None if tsa_roots is None else file_bytes(tsa_roots, MAX_KEYS_BYTES)
     headers = None if bitcoin_headers is None else file_bytes(bitcoin_headers, MAX_KEYS_BYTES).decode(errors="replace")
     checks = judge(

@@ -376,8 +376,9 @@ def _local(path: Path | None) -> LocalBackend:
         raise MissingExtraError("notebook", error.name) from error
     if path is not None:
         kept = KeptRuns(f"sqlite:///{quote(str(path))}")
-        folders = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live", "sums")}
-        return LocalBackend(path.name, kept, Catalog(folders["packs"]), folders["live"], KeptSums(folders["sums"]))
+        folders = {name: path.with_name(f"{path.stem}.{name}") for name in ("packs", "live", "sums", "verdicts")}
+        sums, verdicts = KeptSums(folders["sums"]), folders["verdicts"]
+        return LocalBackend(path.name, kept, Catalog(folders["packs"]), folders["live"], sums, verdicts)
     kept, folder = KeptRuns(), Path(tempfile.mkdtemp(prefix="clvlab-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a pack may outlive the laboratory
     return LocalBackend("this laboratory", kept, Catalog(folder / "packs"), folder / "live", KeptSums(folder / "sums"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from clvlab.packs.reader import Pack
 from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 from clvlab.runs.card import ANSWERS_PUBLIC
+from clvlab.runs.verdicts import VerdictRecord, word_of
 from clvlab.words import counted
 
 _MAX_ROWS = 30
@@ -26,7 +28,8 @@ _PACKS: Schema = {
 _PARAMETERS: Schema = dict.fromkeys(("agent", "parameter", "default", "bounds", "meaning"), pl.String())
 _RUNS: Schema = {
     "run_id": pl.String, "kind": pl.String, "status": pl.String, "agents": pl.String, "action_count": pl.Int64,
-    "mean_clv_bps": pl.Float64, "created": pl.Datetime("ms", "UTC"), "evidence_hash": pl.String,
+    "mean_clv_bps": pl.Float64, "verified": pl.String, "verified_at": pl.Datetime("ms", "UTC"),
+    "created": pl.Datetime("ms", "UTC"), "evidence_hash": pl.String,
 }  # fmt: skip
 _STANDINGS: Schema = {
     "rank": pl.Int64, "agent_id": pl.String, "runs": pl.Int64, "avg_clv_bps": pl.Float64, "total_clv_bps": pl.Int64,
@@ -114,18 +117,23 @@ def pack_row(pack: Pack) -> tuple[Any, ...]:
     return pack.pack_id, pack.provenance, pack.verified_grade.value, len(pack.fixture_ids), rows, pack.content_hash
 
 
-def list_runs(runs: Iterable[Mapping[str, Any]], card: Callable[[str], Mapping[str, Any]], where: str) -> Listing:
-    """List runs with their agents and means."""
+def list_runs(
+    runs: Iterable[Mapping[str, Any]],
+    card: Callable[[str], Mapping[str, Any]],
+    record: Callable[[Mapping[str, Any]], VerdictRecord | None],
+    where: str,
+) -> Listing:
+    """List runs with their agents, means, and the reader's own records of verifications by their cards."""
     rows = []
     for run in runs:
         found = card(run["run_id"])
-        metrics = found["metrics"] or {}
+        metrics, kept = found["metrics"] or {}, record(found)
         agents = ", ".join(agent["agent_id"] for agent in found["lineage"]["agents"])
-        row = {"agents": agents, "mean_clv_bps": metrics.get("avg_clv_bps"), "created": run["created_ts_ms"]}
-        rows.append(dict(run) | row | {"action_count": metrics.get("action_count")})
+        row = {"agents": agents, "mean_clv_bps": metrics.get("avg_clv_bps"), "action_count": metrics.get("action_count")}
+        row |= {"verified": word_of(kept), "verified_at": kept and kept.when}
+        rows.append(dict(run) | row | {"created": datetime.fromtimestamp(run["created_ts_ms"] / 1000, UTC)})
     made = [tuple(row[name] for name in _RUNS) for row in rows]
-    raw = _frame(made, _RUNS | {"created": pl.Int64})
-    return Listing(f"Runs of {where}", raw.with_columns(pl.col("created").cast(_RUNS["created"])), "lab.open_run(run_id)")
+    return Listing(f"Runs of {where}", _frame(made, _RUNS), "lab.open_run(run_id)")
 
 
 def list_standings(rows: Iterable[Mapping[str, Any]], where: str) -> Listing:

@@ -28,6 +28,9 @@ from clvlab.packs.views.view_file import finder, made_again, read_view, view_fil
 from clvlab.runs.execute import NOWHERE, Recorder, execute, execute_all
 from clvlab.runs.run import Run, content_hash_of
 from clvlab.runs.spec import ReplaySpec
+from clvlab.runs.verdicts import VerdictRecord, VerdictRecords, digest_of, failed_checks
+from clvlab.runs.versions import judge
+from clvlab.store.folder import run_files
 
 if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
     from clvlab.arena.run_store import KeptRuns  # needs the libraries of the store
@@ -57,8 +60,10 @@ class LocalBackend:
         imported: Catalog | None = None,
         live: Path | None = None,
         sums: KeptSums | None = None,
+        verdicts: Path | None = None,
     ) -> None:
         self.where = where
+        self._verdicts = VerdictRecords(verdicts)
         self._runs = kept
         self._live = live
         self._sums = sums
@@ -261,7 +266,15 @@ class LocalBackend:
         from clvlab.lab.laboratory.backend import pages
         from clvlab.lab.laboratory.lists import list_runs
 
-        return list_runs(pages(self._store.runs.page, limit), self._store.runs.card, self.where)
+        return list_runs(pages(self._store.runs.page, limit), self._store.runs.card, self._record, self.where)
+
+    def _record(self, card: Mapping[str, Any]) -> VerdictRecord | None:
+        """Return the reader's own record of a verification."""
+        run_id = card["run"]["run_id"]
+        return self._verdicts.get(run_id, lambda: self._digest(run_id))
+
+    def _digest(self, run_id: str) -> str:
+        return digest_of(run_files(self._store.runs.sealed_run(run_id), self._store.receipts(run_id)))
 
     def open_run(self, run_id: str) -> Result:
         from clvlab.proof.anchor import Anchor
@@ -295,7 +308,10 @@ class LocalBackend:
                 return
 
     def verify(self, run_id: str) -> VerificationResult:
-        return verification_of(self._store.runs.verify(run_id))
+        found = verification_of(self._store.runs.verify(run_id))
+        if found.source.evidence_hash:  # a run that is not sealed has no bytes
+            self._verdicts.keep(run_id, self._digest(run_id), failed_checks(found.source), judge(), passed=found.passed)
+        return found
 
     def leaderboard(self) -> Listing:
         from clvlab.lab.laboratory.lists import list_standings

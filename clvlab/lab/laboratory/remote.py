@@ -43,6 +43,7 @@ from clvlab.runs.live.request import LiveRequest
 from clvlab.runs.live.view import LiveView
 from clvlab.runs.run import Run
 from clvlab.runs.spec import resolve
+from clvlab.runs.verdicts import VerdictRecord, VerdictRecords, failed_checks
 from clvlab.words import counted
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class HttpBackend:
     def __init__(self, url: str, token: str | None) -> None:
         self.where = url
         self._client = Client(url, token)
+        self._verdicts = VerdictRecords()
 
     def close(self) -> None:
         self._client.close()
@@ -197,7 +199,11 @@ class HttpBackend:
 
     def runs(self, limit: int | None = None) -> Listing:
         with self._connection() as client:
-            return list_runs(pages(client.runs, limit), client.run, self.where)
+            return list_runs(pages(client.runs, limit), client.run, self._record, self.where)
+
+    def _record(self, card: Mapping[str, Any]) -> VerdictRecord | None:
+        """Return the record of a verification by the service, of the hashes that it states now."""
+        return self._verdicts.get(card["run"]["run_id"], lambda: _stated_hashes(card["evidence"]))
 
     def open_run(self, run_id: str) -> Result:
         try:
@@ -214,9 +220,13 @@ class HttpBackend:
     def verify(self, run_id: str) -> VerificationResult:
         try:
             with self._connection() as client:
-                return verification_of(client.verify(run_id))
+                found = verification_of(client.verify(run_id))
         except ApiError as error:
             raise _unknown(error, run_id) from error
+        hashes = {"evidence_hash": found.source.evidence_hash, "manifest_hash": found.source.manifest_hash}
+        by = {"service": self.where}
+        self._verdicts.keep(run_id, _stated_hashes(hashes), failed_checks(found.source), by, passed=found.passed)
+        return found
 
     def leaderboard(self) -> Listing:
         with self._connection() as client:
@@ -224,6 +234,10 @@ class HttpBackend:
 
     def tables(self) -> dict[str, Callable[[], Table]]:
         return {"packs": lambda: self.packs().frame} | run_tables(self.runs, self.open_run)
+
+
+def _stated_hashes(evidence: Mapping[str, Any]) -> str:
+    return f"{evidence['evidence_hash']} {evidence['manifest_hash']}"
 
 
 def _changed_fields(request: RunRequest | LiveRequest, default: RunRequest | LiveRequest) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,13 +67,21 @@ class VerificationResult(Exportable):
 
 
 class Run:
-    """A sealed run; ``view`` is the view file of its pack if the pack is derived."""
+    """A sealed run; ``view`` is the view file of its pack if the pack is derived, and ``keep`` records its verifications."""
 
-    def __init__(self, run: SealedRun, receipts: bytes = b"", anchor: Anchor | None = None, view: bytes = b"") -> None:
+    def __init__(
+        self,
+        run: SealedRun,
+        receipts: bytes = b"",
+        anchor: Anchor | None = None,
+        view: bytes = b"",
+        keep: Callable[[Verification], object] | None = None,
+    ) -> None:
         self.source = run
         self.view = view
         self.receipts = receipts
         self.anchor = anchor
+        self._keep = keep
 
     @property
     def run_id(self) -> str:
@@ -88,10 +96,16 @@ class Run:
         return self.source.manifest_hash
 
     def verify(self) -> VerificationResult:
-        """Recompute the proof from the sealed bytes; an anchor stays pending, because no chain is read."""
+        """Recompute the proof from the sealed bytes; an anchor stays pending, because no chain is read.
+
+        The verdict on a run of a folder is recorded next to it for the command `runs`, if that place is writable.
+        """
         from clvlab.proof.verify import verify
 
-        return VerificationResult(verify(self.source, self.receipts, anchor=self.anchor))
+        found = verify(self.source, self.receipts, anchor=self.anchor)
+        if self._keep is not None:
+            self._keep(found)
+        return VerificationResult(found)
 
     def decision(self, seq: int) -> InspectorRecord:
         """Return one sealed decision with its score by the law; ``seq`` is its number in the scores.

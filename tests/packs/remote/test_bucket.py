@@ -211,7 +211,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
 
-    with pytest.raises(MissingExtraError, match=r"pip install 'clvlab\[remote\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "clvlab\[remote\]"'):
         Bucket(Address("s3://tested/many")).whole("datapackage.json")
 
 
