@@ -202,6 +202,7 @@ class ExplorerWidget:
         for widget, name in ((self.record, "record"), (self.verdict, "verdict"), (self.verify, "verify")):
             widget.add_class(f"clvlab-{name}")
         make.jslink((self.play, "value"), (self.slider, "value"))
+        self.play.moves = self.slider  # where widgets are shown without such links
         self.speed.observe(lambda _: setattr(self.play, "interval", self.speed.value), "value")
         self.search.observe(lambda _: self._search(), "value")
         self.fixture.observe(self._when(self._choose_fixture), "value")

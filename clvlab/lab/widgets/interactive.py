@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from clvlab.errors import MissingLibraryError
+from clvlab.lab.widgets.single import single
 from clvlab.report.export import Exportable, optional
 from clvlab.report.html import render
 
@@ -41,11 +42,20 @@ class Interactive(Exportable):
         MissingLibraryError
             ipywidgets, or another library of the widget, is not installed.
         """
-        make = optional("ipywidgets", "a widget")
+        return self._live()
+
+    def _live(self) -> Any:
         box = self._build()
-        box.children = (make.HTML(_STYLE, layout={"display": "none"}), *box.children)
+        box.children = (optional("ipywidgets", "a widget").HTML(_STYLE, layout={"display": "none"}), *box.children)
         box.add_class("clvlab-live")
         return box
+
+    def _display_(self) -> Any:
+        """Return the widget for marimo, or without its libraries the card; each display there is a widget of its own."""
+        try:
+            return optional("marimo", "a cell of marimo").ui.anywidget(single(self._live()))
+        except MissingLibraryError:
+            return super()._display_()
 
     @abstractmethod
     def _build(self) -> Any: ...
