@@ -10,14 +10,14 @@ from typing import Any
 from clvlab.errors import MissingLibraryError
 from clvlab.lab.widgets.single import single
 from clvlab.report.export import Exportable, optional
-from clvlab.report.html import render
+from clvlab.report.html import Html, render
 
-# The still picture and the widget are two outputs of a cell, one after the other: a live widget hides the picture. A page
-# without widgets does not have this style either, so the picture stays.
-_ASIDE = "".join(
-    f"{cell}:has(.clvlab-still):has(+ {cell} .clvlab-live){{display:none!important}}"
-    for cell in (".jp-OutputArea-child", ".output_container")
-)
+# The still picture and the widget are two outputs of a cell, one after the other: a live widget hides the picture, and the
+# picture hides a widget that is not live, such as that of a notebook which was opened and not run. A page without widgets
+# does not have the first style, so the picture stays. The classes are those of Jupyter and of VS Code.
+_CELLS = (".jp-OutputArea-child", ".output_container")
+_ASIDE = "".join(f"{cell}:has(.clvlab-still):has(+ {cell} .clvlab-live){{display:none!important}}" for cell in _CELLS)
+_ALONE = "".join(f"{cell}:has(.clvlab-still)+{cell}:not(:has(.clvlab-live)){{display:none}}" for cell in _CELLS)
 _STYLE = f"""<style>{_ASIDE}
 .clvlab-live :focus-visible{{outline:2px solid #3b82c4!important;outline-offset:1px}}
 .clvlab-live button[data-pick]{{all:unset;cursor:pointer;text-decoration:underline;text-underline-offset:2px}}
@@ -75,10 +75,16 @@ class Interactive(Exportable):
             view = self.widget._repr_mimebundle_()
         except MissingLibraryError:  # the HTML says what to install
             return {}
-        return {kind: content for kind, content in view.items() if kind != "text/plain"}
+        return view | {"text/plain": "Run this cell for the interactive view."}  # where there are no widgets
 
     def _still(self) -> dict[str, Any]:
-        return {"text/plain": repr(self), "text/html": render("still.html", card=self._repr_html_())}
+        flat, alt = self._flat()
+        still = render("still.html", card=self._repr_html_(), style=Html(_ALONE), flat=flat, alt=alt)
+        return {"text/plain": repr(self), "text/html": still}
+
+    def _flat(self) -> tuple[str, str]:
+        """Return the picture of the card as PNG in base64, and its description, for pages that show no SVG; may be empty."""
+        return "", ""
 
 
 # A widget of HTML in which elements with a ``data-pick`` can be picked, by pointer and by keyboard.
