@@ -186,6 +186,9 @@ class ExplorerWidget:
         self.seq: int | None = None
         explorer.followers.append(self._follow)
         self._follow()
+        # Only this puts the traces into the figure's state. A page that is slow to load the figure misses the messages that
+        # added them, and would show empty axes.
+        self.figure._repr_mimebundle_()
 
     def _controls(self) -> None:
         make, wide = self.widgets, {"width": "auto", "max_width": "100%"}

@@ -162,7 +162,6 @@ def single(box: Any) -> Any:
         if hasattr(widget, "children"):
             return {"kind": type(widget).__name__, "classes": classes, "children": [node(child) for child in widget.children]}
         if isinstance(widget, anywidget.AnyWidget):
-            widget._repr_mimebundle_()  # a plotly figure puts its traces into the model only then
             return {"model": f"anywidget:{widget.model_id}", "classes": classes}
         parts[name := f"part_{len(parts)}"] = widget
         return {"kind": type(widget).__name__, "classes": classes, "part": name}

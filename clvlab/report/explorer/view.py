@@ -259,9 +259,7 @@ def _hold(points: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([ends, points]).sort("side", "ts_ms", maintain_order=True)
 
 
-def market(
-    tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame, teams: tuple[str, ...] = ()
-) -> ReplayMarket:
+def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame, teams: tuple[str, ...] = ()) -> ReplayMarket:
     """Prepare one market."""
     fixture_id = tape.binding.fixture_ids[0]
     series = tape.series.filter(pl.col("market_key") == market_key)

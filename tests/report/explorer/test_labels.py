@@ -19,7 +19,16 @@ def test_a_label_says_who_and_when_as_far_as_that_is_known():
 
 @pytest.mark.parametrize(
     ("asked", "found"),
-    [("", [7, 8, 9]), ("glen JAN", [7]), ("e0 heath", [7]), ("8", [8]), ("(x)", [9]), ("ÄPFEL", [9]), ("heath dale", []), ("  ", [7, 8, 9])],
+    [
+        ("", [7, 8, 9]),
+        ("glen JAN", [7]),
+        ("e0 heath", [7]),
+        ("8", [8]),
+        ("(x)", [9]),
+        ("ÄPFEL", [9]),
+        ("heath dale", []),
+        ("  ", [7, 8, 9]),
+    ],
 )
 def test_every_word_that_is_asked_for_must_be_there(asked, found):
     labelled = FIXTURES.with_columns(fixture_labels(FIXTURES))
