@@ -146,9 +146,8 @@ def draw(view: MarketView, ax: Any) -> None:
     for number, side in enumerate(view.sides):
         line = view.lines.filter(pl.col("side") == side)
         probs = (line["prob_bps"] / 100).to_numpy()
-        ax.step(
-            _times(line["ts_ms"]), probs, where="post", color=side_colour(number), linewidth=1.2, label=_plain(view.side(side))
-        )
+        label = _plain(view.side(side))
+        ax.step(_times(line["ts_ms"]), probs, where="post", color=side_colour(number), linewidth=1.2, label=label)
     for start, end in zip(*(_times(view.suspensions[name]) for name in ("from_ts_ms", "to_ts_ms")), strict=True):
         ax.axvspan(start, end, color=drawing.GREY, alpha=0.2, linewidth=0)
     if view.close:
