@@ -123,8 +123,8 @@ def test_a_notebook_of_somebody_else_shows_card_and_still_and_no_widget(browser,
         assert page.locator(".jp-RenderedHTMLCommon", has_text="beat the close").first.evaluate(CONTRAST) == [], theme
     assert requests.external == []
 
-    page.evaluate("window.jupyterapp.commands.execute('notebook:trust')")  # which asks first
-    page.get_by_role("button", name="Yes").click()
+    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:trust'); }")  # done only once it was confirmed
+    page.locator(".jp-Dialog .jp-mod-accept").click()
     page.locator(".clvlab-still svg").first.wait_for()
     assert not page.locator(".clvlab-still img").first.is_visible()
     assert not page.get_by_text(re.compile("Loading widget|model not found")).first.is_visible()

@@ -12,7 +12,7 @@ import pytest
 from anywidget import AnyWidget
 
 import clvlab as cl
-from clvlab.lab.widgets import explorer, interactive, single
+from clvlab.lab.widgets import explorer, interactive
 from clvlab.lab.widgets.explorer import ExplorerWidget
 from clvlab.lab.widgets.proofs import PlaygroundWidget
 
@@ -122,7 +122,9 @@ def test_colours_of_jupyter_fall_back_to_those_of_vs_code():
         assert all(rest.startswith("var(--vscode-") for _, rest in of_jupyter), of_jupyter
 
 
-@pytest.mark.parametrize("script", [explorer._KEYS_ESM, explorer._FITTING_ESM, interactive._ESM, single._ESM])
+@pytest.mark.parametrize(
+    "script", [explorer._KEYS_ESM, explorer._FITTING_ESM, interactive._PICKER_ESM, interactive._SINGLE_ESM]
+)
 def test_no_script_needs_anything_of_the_page(script):
     assert not re.search(r"require|Jupyter\b|jupyterapp|https?://|import ", script)
 
@@ -183,7 +185,7 @@ class TestSingle:
 
     def test_what_a_person_does_moves_the_explorer_and_its_parts(self, bt):
         shell = ExplorerWidget(bt.explore(90000005))
-        made = single.single(shell.box)
+        made = interactive.single(shell.box)
         (slider,), (play,) = self.parts(made, "IntSlider"), self.parts(made, "Play")
         search, (fixture, *_) = self.parts(made, "Text")[0], self.parts(made, "Dropdown")
 
@@ -203,7 +205,7 @@ class TestSingle:
 
     def test_a_line_is_written_in_the_playground(self, bt):
         shell = PlaygroundWidget(bt.run.tamper())
-        made = single.single(shell.box)
+        made = interactive.single(shell.box)
         (text,) = self.parts(made, "Textarea")
         names = [getattr(made, part)["description"] for part in self.parts(made, "Button")]
 
@@ -215,7 +217,7 @@ class TestSingle:
     @pytest.mark.parametrize("message", [{}, {"part": "part_9999", "value": 1}, {"part": None}, {"part": "tree", "value": {}}])
     def test_a_message_about_no_part_changes_nothing(self, bt, message):
         shell = ExplorerWidget(bt.explore(90000005))
-        made = single.single(shell.box)
+        made = interactive.single(shell.box)
         before = made.get_state()
 
         made._handle_custom_msg(message, [])
