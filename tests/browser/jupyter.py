@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 __all__ = ["HOUSES", "WAIT_MS", "Lab", "Requests", "chromium", "jupyterlab", "marimo"]
 
-WAIT_MS = 90_000  # for anything that comes by itself: a busy machine is slow, and a condition is awaited each time
+WAIT_MS = 180_000  # for anything that comes by itself: a busy machine is slow, and a condition is awaited each time
 HOUSES = {"JupyterLab": "lab/workspaces/{place}/tree/{notebook}", "Notebook 7": "notebooks/{notebook}"}
 """Path of a notebook in each of the applications that one server has."""
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -139,7 +139,7 @@ def picker(picked: Callable[[str], object]) -> Any:
 Parts = MutableMapping[str, Any]
 """The ipywidgets of a box by the name of their state."""
 # The traits that a page shows, by class of ipywidgets. Each of them has a part in ``_SINGLE_ESM``.
-_SHOWN = {
+_VISIBLE = {
     "BoundedIntText": ("value", "min", "max"),
     "Button": ("button_style",),
     "Dropdown": ("index", "_options_labels"),
@@ -302,14 +302,14 @@ def single(box: Any) -> Any:
     whole = {"_esm": _SINGLE_ESM, "tree": traitlets.Dict(tree).tag(sync=True), **traits}
     made = type("Single", (anywidget.AnyWidget,), whole)()
     for name, widget in parts.items():
-        shown = lambda _, name=name, widget=widget: setattr(made, name, _state(widget))  # noqa: E731
-        widget.observe(shown, [*_traits(widget)])
+        update = lambda _, name=name, widget=widget: setattr(made, name, _state(widget))  # noqa: E731
+        widget.observe(update, [*_traits(widget)])
     made.on_msg(lambda _, message, buffers: _move(parts, message))  # noqa: ARG005  ipywidgets gives three
     return made
 
 
 def _traits(widget: Any) -> Iterator[str]:
-    return (name for name in (*_SHOWN[type(widget).__name__], *_COMMON) if widget.has_trait(name))
+    return (name for name in (*_VISIBLE[type(widget).__name__], *_COMMON) if widget.has_trait(name))
 
 
 def _state(widget: Any) -> dict[str, object]:
