@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from io import StringIO
+from io import BytesIO, StringIO
 from re import DOTALL, sub
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -88,6 +88,17 @@ def _ink(figure: Any, colour: str) -> list[Callable[[], object]]:
         frame.set_visible(False)
     undone = [*found, *((frame.set_visible, was) for frame, was in zip(frames, seen, strict=True))]
     return [partial(put, was) for put, was in undone]
+
+
+def png(draw: Callable[[Any], object], title: str, size: tuple[float, float]) -> bytes:
+    """Draw on new axes and return a PNG, black on white, for pages that show no SVG; ``size`` in inches."""
+    matplotlib, figures = optional("matplotlib", "a picture"), optional("matplotlib.figure", "a picture")
+    content = BytesIO()
+    with _STYLING, matplotlib.rc_context(_STYLE), without_warnings():
+        figure = figures.Figure(figsize=size, layout="tight")
+        draw(figure.add_subplot())
+        figure.savefig(content, format="png", dpi=96, metadata={"Software": None, "Title": title})
+    return content.getvalue()
 
 
 def svg(draw: Callable[[Any], object], title: str, size: tuple[float, float] = (4.8, 3.0)) -> Html:

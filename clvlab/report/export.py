@@ -21,6 +21,11 @@ def optional(library: str, what: str) -> Any:
         raise MissingLibraryError(library.partition(".")[0], what) from error
 
 
+def for_marimo(content: str) -> Any:
+    """Return HTML that marimo shows; it takes plain text only, none of our own type."""
+    return optional("marimo", "a cell of marimo").Html(str(content))
+
+
 def check_settings(level: float, seed: int = 0, **counts: int) -> None:
     """Refuse a level outside 0..1, a seed below 0 and counts below 1."""
     if not isinstance(level, int | float) or not 0 < level < 1:
@@ -54,6 +59,10 @@ class Exportable(ABC):
 
     @abstractmethod
     def _repr_html_(self) -> Html: ...
+
+    def _display_(self) -> Any:
+        """Return the card for marimo, which prefers this method to all others."""
+        return for_marimo(self._repr_html_())
 
     def to_pandas(self) -> Any:
         """Return ``.frame`` as a pandas ``DataFrame``.

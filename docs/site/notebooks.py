@@ -61,11 +61,13 @@ def _shown(cell: dict[str, Any]) -> Iterator[str]:
         if output["output_type"] == "stream":
             yield f"<pre>{escape(''.join(output['text']))}</pre>"
             continue
+        if "application/vnd.jupyter.widget-view+json" in output["data"]:  # the output before it is its still picture
+            continue
         forms = {kind: "".join(value) for kind, value in output["data"].items() if not isinstance(value, dict)}
         if "text/html" in forms:
             yield forms["text/html"]
         elif "image/png" in forms:
             said = escape("".join(cell["source"]).splitlines()[-1], quote=True)
             yield f'<img alt="What {said} draws" src="data:image/png;base64,{forms["image/png"].strip()}">'
-        elif "text/plain" in forms:  # a widget has neither, but the cell also has a still picture
+        elif "text/plain" in forms:
             yield f"<pre>{escape(forms['text/plain'])}</pre>"

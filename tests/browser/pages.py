@@ -1,4 +1,4 @@
-"""What a person does in JupyterLab, and what must hold of any page."""
+"""What a person does in JupyterLab and Notebook 7, and what must hold of any page."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ def follow(where: Locator) -> None:
         where.click()
 
 
-def open_notebook(browser: Browser, lab: Lab, name: str, requests: Requests, *, height: int = 2400) -> Page:
+def open_notebook(
+    browser: Browser, lab: Lab, name: str, requests: Requests, *, height: int = 2400, house: str = "JupyterLab"
+) -> Page:
     """Open a notebook in a window of its own, wait for its kernel, and note every request from the first on."""
     page = browser.new_page(viewport={"width": 1280, "height": height})
     page.set_default_timeout(WAIT_MS)
     page.on("request", lambda request: requests.urls.append(request.url))
     page.on("websocket", lambda socket: requests.urls.append(socket.url))
-    page.goto(lab.open(name))
+    page.goto(lab.open(name, house))
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
     page.wait_for_function(_IDLE)
     page.evaluate("window.jupyterapp.shell.collapseLeft()")

@@ -68,7 +68,7 @@ def test_the_first_notebook_explores_a_market_and_verifies_its_run(opened, reque
     handle = page.locator(".clvlab-explorer .noUi-handle").first
     handle.focus()
     handle.press("PageDown")
-    page.locator(".clvlab-explorer .clvlab p", has_text=re.compile(r" of \d+ messages")).wait_for()
+    page.locator(".clvlab-explorer .clvlab p", has_text=re.compile(r" of \d+ price updates")).wait_for()
     page.locator(".clvlab-record", has_text="CLV and verdict are hidden").wait_for()
     page.locator(".clvlab-explorer .legend li", has_text="not closed yet").wait_for()
     dates.nth(2).wait_for()

@@ -54,13 +54,13 @@ def test_keys_replay_the_market_and_reach_no_cell(page):
     page.locator(".clvlab-chart").focus()
 
     page.keyboard.press("Home")
-    said.filter(has_text=re.compile(r"\b0 of \d+ messages")).wait_for()
+    said.filter(has_text=re.compile(r"\b0 of \d+ price updates")).wait_for()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    said.filter(has_text=re.compile(r"\b2 of \d+ messages")).wait_for()
+    said.filter(has_text=re.compile(r"\b2 of \d+ price updates")).wait_for()
     page.keyboard.press("b")
     page.keyboard.press("End")
-    said.filter(has_text=re.compile(r"^[^:]*\. \d+ messages")).wait_for()
+    said.filter(has_text=re.compile(r"^[^:]*\. \d+ price updates")).wait_for()
     page.keyboard.press("n")
 
     page.locator(".clvlab-record h4", has_text="Decision").wait_for()

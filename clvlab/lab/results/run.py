@@ -10,7 +10,7 @@ import polars as pl
 
 from clvlab.errors import EvidenceError, FileError
 from clvlab.proof.seal import SealedRun
-from clvlab.report.export import Exportable
+from clvlab.report.export import Exportable, for_marimo
 from clvlab.report.html import Html, card
 
 if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
@@ -229,6 +229,10 @@ class Run:
     def _repr_html_(self) -> Html:
         facts = {"events": self._events, "evidence hash": self.evidence_hash, "manifest hash": self.manifest_hash}
         return card("facts.html", f"Run {self.run_id}", facts=facts)
+
+    def _display_(self) -> Any:
+        """Return the card for marimo."""
+        return for_marimo(self._repr_html_())
 
 
 def _check_seq(seq: object) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from clvlab.errors import MissingLibraryError
 from clvlab.lab.widgets.interactive import Interactive
+from clvlab.report.axes import png
 from clvlab.report.explorer.exploration import Exploration, matching
 from clvlab.report.explorer.figure import (
     clock,
@@ -18,12 +22,12 @@ from clvlab.report.explorer.figure import (
     selection_ring,
     traces,
 )
-from clvlab.report.explorer.page import market_card, record_card
+from clvlab.report.explorer.page import STILL, draw, market_card, record_card
 from clvlab.report.explorer.view import ReplayMarket
 from clvlab.report.export import optional
 from clvlab.report.html import Html, card, render
 from clvlab.report.proofs.verification import verification_card
-from clvlab.words import counted
+from clvlab.words import counted, market_names
 
 # The widget: controls that move an ``Exploration``, and a plotly figure of its view.
 
@@ -65,10 +69,10 @@ def fitter() -> Any:
 
 KEYS = {
     " ": "play or pause",
-    "ArrowLeft": "a message back",
-    "ArrowRight": "a message on",
-    "Home": "to the first message",
-    "End": "show everything",
+    "ArrowLeft": "one price update back",
+    "ArrowRight": "one price update forward",
+    "Home": "before the first price update",
+    "End": "all price updates",
     "p": "previous decision",
     "n": "next decision",
     "-": "slower",
@@ -93,7 +97,7 @@ export default {
     };
     const quiet = event => event.target.setAttribute("data-lm-suppress-shortcuts", "true");
     const name = () => {
-      root.querySelector(".noUi-handle")?.setAttribute("aria-label", "messages that have come");
+      root.querySelector(".noUi-handle")?.setAttribute("aria-label", "price updates replayed");
       root.querySelector(".clvlab-record")?.setAttribute("aria-live", "polite");
       const chart = root.querySelector(".clvlab-chart");
       if (!chart) return;
@@ -134,7 +138,7 @@ def keyboard(pressed: Callable[[str], object], label: str) -> Any:
 # Colours of the figure follow the theme of the page; parts on plotly's own background keep plotly's colours. The record
 # is next to the chart if there is room, otherwise below it.
 STYLE = """<style>
-.clvlab-explorer{color:var(--jp-content-font-color1,inherit);container-type:inline-size}
+.clvlab-explorer{color:var(--jp-content-font-color1,var(--vscode-editor-foreground,inherit));container-type:inline-size}
 .clvlab-explorer .infolayer text,.clvlab-explorer .xaxislayer-above text,.clvlab-explorer .yaxislayer-above text
 {fill:currentColor!important}
 .clvlab-explorer .js-plotly-plot{width:100%}
@@ -161,7 +165,7 @@ _CONFIG = {
     "modeBarButtons": [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "autoScale2d"], ["toImage"]],
     "responsive": True,
 }
-_LABEL = "Chart of the market; the buttons Previous decision and Next decision open what stands on it."
+_LABEL = "Chart of the market. The buttons Previous decision and Next decision open its decisions."
 
 
 class ExplorerWidget:
@@ -182,6 +186,9 @@ class ExplorerWidget:
         self.seq: int | None = None
         explorer.followers.append(self._follow)
         self._follow()
+        # Only this puts the traces into the figure's state. A page that is slow to load the figure misses the messages that
+        # added them, and would show empty axes.
+        self.figure._repr_mimebundle_()
 
     def _controls(self) -> None:
         make, wide = self.widgets, {"width": "auto", "max_width": "100%"}
@@ -193,8 +200,8 @@ class ExplorerWidget:
         speeds = [*_SPEEDS.items()]
         self.speed = make.Dropdown(description="Speed", options=speeds, value=self.play.interval, layout={"width": "10rem"})
         self.now = make.HTML()
-        self.back, self.on = (make.Button(description=text, layout=wide) for text in ("◂ Message", "Message ▸"))
-        self.back.tooltip, self.on.tooltip = "a message back", "a message on"
+        self.back, self.on = (make.Button(description=text, layout=wide) for text in ("◂ Update", "Update ▸"))
+        self.back.tooltip, self.on.tooltip = "one price update back", "one price update forward"
         self.previous = make.Button(description="Previous decision", layout=wide)
         self.following = make.Button(description="Next decision", layout=wide)
         self.verify = make.Button(description="Verify the run", button_style="primary", layout=wide)
@@ -202,6 +209,7 @@ class ExplorerWidget:
         for widget, name in ((self.record, "record"), (self.verdict, "verdict"), (self.verify, "verify")):
             widget.add_class(f"clvlab-{name}")
         make.jslink((self.play, "value"), (self.slider, "value"))
+        self.play.moves = self.slider  # where widgets are shown without such links
         self.speed.observe(lambda _: setattr(self.play, "interval", self.speed.value), "value")
         self.search.observe(lambda _: self._search(), "value")
         self.fixture.observe(self._when(self._choose_fixture), "value")
@@ -310,7 +318,8 @@ class ExplorerWidget:
         explorer, self.drawn = self.explorer, self.explorer.market
         if self.fixture.value != explorer.fixture_id:
             self._list_fixtures(matching(explorer.fixtures, self.search.value))
-        options = [(f"{key} ({count:,})", key) for key, count in explorer.markets.iter_rows()]
+        names = market_names(explorer.markets["market_key"])
+        options = [(f"{names[key]} ({counted(count, 'decision')})", key) for key, count in explorer.markets.iter_rows()]
         self._set(self.market, options=options, value=explorer.market.market_key if options else None)
         for control in (self.slider, self.play):
             self._set(control, max=max(explorer.view.messages, 1))
@@ -356,7 +365,7 @@ class ExplorerWidget:
         explorer = self.explorer
         now = explorer.view.now_ms
         self.legend.value = legend(explorer.view)
-        text = "everything shown" if now is None else f"{clock(now)} UTC" if now else "before the first message"
+        text = "all price updates" if now is None else f"{clock(now)} UTC" if now else "before the first price update"
         self.now.value = render("now.html", text=text)
         query = self.search.value.strip()
         missing = repr(query)[:80] if query and matching(explorer.fixtures, query).is_empty() else ""
@@ -385,7 +394,7 @@ class ExplorerWidget:
         if seq is None or seq not in explorer.frame["seq"]:
             self.record.value = card("keys.html")
         else:
-            self.record.value = record_card(seq, explorer.record(seq), known=explorer.known)
+            self.record.value = record_card(seq, explorer.record(seq), known=explorer.known, teams=explorer.teams)
 
     def _verify(self) -> None:
         self.verify.disabled, self.verdict.value = True, card("empty.html", "Recomputing the seven checks ...")
@@ -419,11 +428,18 @@ class Explorer(Exploration, Interactive):
     """
 
     def __repr__(self) -> str:
-        place = f"{self.label} (fixture {self.fixture_id}), market {self.market.market_key!r}"
+        place = f"{self.label} (fixture {self.fixture_id}), {self.view.market}"
         return f"Explorer of {place}: {self.line}; next: .show(), .frame, .query"
 
     def _repr_html_(self) -> Html:
         return market_card(self.label, self.line, self.view)
+
+    def _flat(self) -> tuple[str, str]:
+        alt = f"{self.label}: {self.line}"
+        try:
+            return b64encode(png(partial(draw, self.view), alt, STILL)).decode(), alt
+        except MissingLibraryError:
+            return "", ""
 
     def _build(self) -> Any:
         return ExplorerWidget(self).box

@@ -88,7 +88,7 @@ class EvidenceWidget:
         self.status.value = render("now.html", text=text, status=True)
         self.earlier.disabled, self.later.disabled = first == 0, first + PAGE >= len(found)
         rows = self.browser.template_values(self.browser.rows(numbers), self.line.value, live=True)
-        self.rows.content = card("evidence.html", **rows, between=0)
+        self.rows.content = str(card("evidence.html", **rows, between=0))
         self.detail.value = self.browser.detail(self.line.value) if len(self.browser.lines) else ""
 
 
@@ -151,7 +151,7 @@ class MerkleWidget:
         self.before.disabled, self.after.disabled = path.seq == 0, path.seq == path.size - 1
         values = path.template_values(live=True)
         self.status.value, self.picture.content, self.hashes.value = (
-            card(f"{part}.html", **values) for part in ("path_line", "path_picture", "path_hashes")
+            str(card(f"{part}.html", **values)) for part in ("path_line", "path_picture", "path_hashes")
         )
 
 

@@ -12,6 +12,7 @@ from clvlab.api.runs import InspectorRecord
 from clvlab.errors import EvidenceError, StatisticsError, UnknownFixtureError, UnknownMarketError
 from clvlab.law.schema import Action
 from clvlab.law.tape import Tape
+from clvlab.packs.manifest import about
 from clvlab.report.explorer.figure import LATEST_MS
 from clvlab.report.explorer.view import MarketView, ReplayMarket, market
 from clvlab.report.proofs.evidence import Lines
@@ -24,17 +25,18 @@ from clvlab.words import TO_DAY, counted
 
 
 def fixture_labels(fixtures: pl.DataFrame) -> pl.Series:
-    """Return a label for each fixture: the teams, or without them the number, and the UTC date if it is known.
+    """Return a label for each fixture: the teams, or without them the number; the league and the UTC date if known.
 
     Examples
     --------
-    >>> row = {"fixture_id": 7, "names": "Heath - Glen", "kickoff_ts_ms": 1_767_387_600_000}
+    >>> row = {"fixture_id": 7, "names": "Heath - Glen", "league": "E0", "kickoff_ts_ms": 1_767_387_600_000}
     >>> fixture_labels(pl.DataFrame(row)).to_list()
-    ['Heath - Glen, 2 Jan 2026']
+    ['Heath - Glen, E0, 2 Jan 2026']
     """
     names = pl.when(pl.col("names").fill_null("") == "").then(pl.format("fixture {}", "fixture_id")).otherwise("names")
     date = pl.from_epoch(pl.col("kickoff_ts_ms").clip(None, LATEST_MS), time_unit="ms").dt.strftime(f", {TO_DAY}")
-    return fixtures.select(pl.concat_str(names, date.fill_null("")).alias("label")).to_series()
+    league = pl.format(", {}", "league").fill_null("")
+    return fixtures.select(pl.concat_str(names, league, date.fill_null("")).alias("label")).to_series()
 
 
 def matching(fixtures: pl.DataFrame, query: str) -> pl.DataFrame:
@@ -93,8 +95,10 @@ class Exploration:
         replayed = pl.Series(self.source.fixture_ids, dtype=pl.Int64).implode()
         own = self.source.pack.fixtures.filter(pl.col("fixture_id").is_in(replayed))
         own = own.select("fixture_id", "names", "kickoff_ts_ms")
+        league = about(self.source.pack.manifest.fixtures).select("fixture_id", "league")
+        labels = fixture_labels(own.join(league, on="fixture_id", how="left", maintain_order="left"))
         joined = own.join(decided, on="fixture_id", how="left", maintain_order="left")
-        named = joined.with_columns(pl.col("decisions").fill_null(0), fixture_labels(own))
+        named = joined.with_columns(pl.col("decisions").fill_null(0), labels)
         return named if self.selection.is_whole else named.filter(pl.col("decisions") > 0)
 
     @cached_property
@@ -142,7 +146,8 @@ class Exploration:
             raise UnknownFixtureError(fixture_id, self.source.pack.pack_id, tuple(self.fixtures["fixture_id"]))
         if self.fixture_id != fixture_id:
             self._load(fixture_id)
-        self.market: ReplayMarket = market(self.tape, self.source.window, self._market_key(market_key), self.decisions)
+        chosen = self._market_key(market_key)
+        self.market: ReplayMarket = market(self.tape, self.source.window, chosen, self.decisions, self.teams)
         return self.seek(position, span_ms)
 
     def _load(self, fixture_id: int) -> None:
@@ -212,8 +217,13 @@ class Exploration:
 
     @property
     def label(self) -> str:
-        """Teams and date."""
+        """Teams, league and date, as far as they are known."""
         return str(self.fixtures.filter(pl.col("fixture_id") == self.fixture_id)["label"][0])
+
+    @property
+    def teams(self) -> tuple[str, ...]:
+        """Names of the teams of the fixture; empty where the pack has none."""
+        return next(one.names for one in self.source.pack.manifest.fixtures if one.fixture_id == self.fixture_id)
 
     @property
     def line(self) -> str:
@@ -222,11 +232,11 @@ class Exploration:
         counts = dict(view.decided.group_by("outcome").len().sort("len", "outcome", descending=[True, False]).iter_rows())
         astray = self.decisions.filter(pl.col("action") == Action.BACK)["market_key"].null_count()
         waits = int((self.decisions["action"] == Action.WAIT).sum())
-        messages = ("" if view.now_ms is None else f"{view.position:,} of ") + counted(view.messages, "message")
-        part = f"of {self.selection.words} alone: " if self.selection.words else ""
+        updates = ("" if view.now_ms is None else f"{view.position:,} of ") + counted(view.messages, "price update")
+        part = f"only {self.selection.words}: " if self.selection.words else ""
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
         return (
-            f"{part}{messages}; {counted(view.decided.height, 'decision')}{': ' if outcomes else ''}{outcomes}"
+            f"{part}{updates}; {counted(view.decided.height, 'decision')}{': ' if outcomes else ''}{outcomes}"
             + (f"; {counted(waits, 'WAIT')} in the fixture" if waits else "")
-            + (f"; {counted(astray, 'BACK')} of no market" if astray else "")
+            + (f"; {counted(astray, 'BACK')} without a market" if astray else "")
         )

@@ -94,7 +94,7 @@ def legend(view: MarketView) -> Html:
     """Return the legend as HTML, because plotly's own legend covers the picture: sides with last prices, outcomes."""
     last = {side: line for (side,), line in view.lines.partition_by("side", as_dict=True).items()}
     none = view.lines.clear()
-    items = [(side_colour(at), "━", f"{side} {_last(last.get(side, none))}") for at, side in enumerate(view.sides)]
+    items = [(side_colour(at), "━", f"{view.side(side)} {_last(last.get(side, none))}") for at, side in enumerate(view.sides)]
     seen = set(view.marks["outcome"])
     items += [(SYMBOLS[outcome][0], SIGNS[outcome], outcome.value) for outcome in MarkOutcome if outcome.value in seen]
     items += [(GREY, "▮", "suspended")] * (view.suspensions.height > 0)
@@ -131,7 +131,7 @@ def _lines(view: MarketView) -> Sequence[Trace]:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": str(escape_text(side)),
+                "name": str(escape_text(view.side(side))),
                 "line": {"color": side_colour(number), "width": 1.6, "shape": "hv"},
                 "hoverinfo": "skip",
             }
@@ -177,17 +177,17 @@ def _marks(view: MarketView, outcome: MarkOutcome) -> Trace:
         "name": outcome.value,
         "marker": {"color": colour, "symbol": symbol, "size": 10, "line": {"width": 1, "color": colour}},
         "customdata": marks["seq"].to_list(),
-        "text": [_hover_text(row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
+        "text": [_hover_text(view, row) for row in marks.with_columns(at=CLOCK).iter_rows(named=True)],
         "hovertemplate": "%{text}<extra></extra>",
     } | _points(marks)
 
 
-def _hover_text(mark: Mapping[str, Any]) -> str:
+def _hover_text(view: MarketView, mark: Mapping[str, Any]) -> str:
     clv = "" if mark["clv_bps"] is None else f", CLV {amount(mark['clv_bps'])}"
     more = f"<br>and {mark['n'] - 1:,} more here: zoom in" if mark["n"] > 1 else ""
     return (
-        f"decision {mark['seq']:,}: {escape_text(mark['side'] or 'no side')} at {percent(mark['prob_bps'])}{clv}"
-        f"<br>{mark['at']}{more}"
+        f"decision {mark['seq']:,}: {escape_text(view.side(mark['side']))} at {percent(mark['prob_bps'])}{clv}"
+        f"<br>{mark['at']} UTC{more}"
     )
 
 

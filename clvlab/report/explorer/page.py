@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from clvlab.report.explorer.view import MarketView, MarkOutcome
 from clvlab.report.html import Html, card
 from clvlab.runs.inspector import quote_of
 from clvlab.statistics.verdict import Tone
-from clvlab.words import REASON_RULES, amount, odds, percent, seconds
+from clvlab.words import REASON_RULES, REASONS, amount, market_name, odds, percent, seconds, side_name
 
 
 def reasoning(record: InspectorRecord) -> str:
@@ -35,27 +35,36 @@ def reasoning(record: InspectorRecord) -> str:
     return f"{sums} Edge = close {close:,} bps at {at}: {amount(edge)} of the stake, not used for ranking."
 
 
-def record_card(seq: int, record: InspectorRecord, *, known: bool = True) -> Html:
-    """Show an inspector record; hide the parts that depend on the close until it is ``known``."""
+def record_card(seq: int, record: InspectorRecord, *, known: bool = True, teams: Sequence[str] = ()) -> Html:
+    """Show an inspector record with the names of its fixture's teams; hide what depends on the close until it is ``known``."""
     action, state = record["agent_action"], record["market_state"]
+    key = action["market_key"] or ""
     return card(
         "record.html",
         f"Decision {seq:,} of {record['agent_id']}",
         known=known,
-        done=_action(action),
+        done=_action(action, teams),
         tone=_tone(record, known=known),
         clv_bps=record["recompute"]["clv_bps"],
         reasoning=reasoning(record),
         law=_law(record),
         state=state,
+        sides=[(side_name(key, own["side"], teams), own) for own in state["sides"]] if state else [],
         age=None if state is None or state["suspended"] else seconds(state["age_ms"] / 1000),
         chosen=action["side"],
         stake=action["stake"] or "none",
         proposed={
             "time (UTC)": clock(record["ts_ms"]),
-            "fixture, tick": f"{record['fixture_id']}, {record['tick_seq']:,}",
             "stake": action["stake"],
             "limit, decimal odds": odds(action["limit_odds_milli"]),
+        },
+        raw={
+            "fixture": str(record["fixture_id"]),
+            "price update": f"tick {record['tick_seq']:,}",
+            "action": action["type"],
+            "market": action["market_key"],
+            "side": action["side"],
+            "reason": record["recompute"]["reason"] if known else "not known yet",
         },
         gate=_gate(record["policy"]),
         policy=record["policy"],
@@ -73,23 +82,24 @@ def _tone(record: InspectorRecord, *, known: bool) -> Tone | None:
 
 def _gate(policy: PolicyVerdict | None) -> str:
     if policy is None:
-        return "nothing proposed"
+        return "no bet proposed"
     return "allowed" if all(phase["allowed"] for phase in (policy["pre"], policy["post"])) else "refused"
 
 
-def _action(action: AgentAction) -> str:
+def _action(action: AgentAction, teams: Sequence[str]) -> str:
     if action["type"] == Action.WAIT:
-        return "WAIT"
-    return f"BACK {action['side'] or 'no side'} in {action['market_key'] or 'no market'}"
+        return "No bet"
+    key, side = action["market_key"], action["side"]
+    return f"Bet on {side_name(key or '', side, teams) if side else 'no side'}, {market_name(key) if key else 'no market'}"
 
 
 def _law(record: InspectorRecord) -> dict[str, object]:
     law = record["recompute"]
-    age = law["closing_age_ms"]
+    age, kind = law["closing_age_ms"], (law["close_kind"] or "none").replace("_", " ")
     return {
-        "reason": law["reason"],
+        "scored": REASONS[law["reason"]],
         "entry, close": f"{percent(law['entry_prob_bps']) or 'none'}, {percent(law['close_prob_bps']) or 'none'}",
-        "closed by": law["close_kind"] if age is None else f"{law['close_kind']}, {seconds(age / 1000)} after the last message",
+        "closed by": kind if age is None else f"{kind}, {seconds(age / 1000)} after the last price update",
     }
 
 
@@ -103,23 +113,24 @@ def _claims(claims: UntrustedMetadata) -> Mapping[str, object]:
 
 
 _MAX_ROWS = 12
+STILL = (8.4, 3.6)  # inches
 
 
 def market_card(names: str, line: str, view: MarketView) -> Html:
     """Show a view: a sentence, the picture, the first decisions."""
     rows = view.decided.head(_MAX_ROWS).with_columns(at=CLOCK)
     try:
-        picture, missing = drawing.svg(lambda ax: draw(view, ax), f"line of {view.market_key}", (8.4, 3.6)), ""
+        picture, missing = drawing.svg(lambda ax: draw(view, ax), f"line of {view.market}", STILL), ""
     except MissingLibraryError as error:
         picture, missing = None, str(error)
     return card(
         "market.html",
-        f"{names}: {view.market_key}",
+        f"{names}: {view.market}",
         line=line,
         picture=picture,
         missing=missing,
         decisions=[
-            (str(row["seq"]), row["at"], row["side"], percent(row["prob_bps"]), _clv(row["clv_bps"]), row["outcome"])
+            (str(row["seq"]), row["at"], view.side(row["side"]), percent(row["prob_bps"]), _clv(row["clv_bps"]), row["outcome"])
             for row in rows.iter_rows(named=True)
         ],
         height=view.decided.height,
@@ -135,7 +146,8 @@ def draw(view: MarketView, ax: Any) -> None:
     for number, side in enumerate(view.sides):
         line = view.lines.filter(pl.col("side") == side)
         probs = (line["prob_bps"] / 100).to_numpy()
-        ax.step(_times(line["ts_ms"]), probs, where="post", color=side_colour(number), linewidth=1.2, label=_plain(side))
+        label = _plain(view.side(side))
+        ax.step(_times(line["ts_ms"]), probs, where="post", color=side_colour(number), linewidth=1.2, label=label)
     for start, end in zip(*(_times(view.suspensions[name]) for name in ("from_ts_ms", "to_ts_ms")), strict=True):
         ax.axvspan(start, end, color=drawing.GREY, alpha=0.2, linewidth=0)
     if view.close:

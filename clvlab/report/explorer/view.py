@@ -15,6 +15,7 @@ import polars as pl
 from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import Action, Reason, Schema
 from clvlab.law.tape import Tape
+from clvlab.words import market_name, side_name
 
 # Thinning to the pixels of a picture, with extremes.
 
@@ -124,8 +125,8 @@ class MarketView:
 
     Attributes
     ----------
-    fixture_id, market_key, sides
-        The market.
+    fixture_id, market_key, sides, teams
+        The market, and the names of its fixture's teams, if known.
     lines, marks
         ``LINES`` and ``MARKS``.
     suspensions
@@ -155,6 +156,20 @@ class MarketView:
     position: int
     messages: int
     decided: pl.DataFrame
+    teams: tuple[str, ...] = ()
+
+    @property
+    def market(self) -> str:
+        """Name of the market."""
+        return market_name(self.market_key)
+
+    def side(self, side: str | None) -> str:
+        """Return the name of a side; a side whose name another side has too stays as it is."""
+        if side is None:
+            return "no side"
+        name = side_name(self.market_key, side, self.teams)
+        same = [one for one in self.sides if one != side and side_name(self.market_key, one, self.teams) == name]
+        return side if same else name
 
 
 @dataclass(frozen=True)
@@ -163,8 +178,8 @@ class ReplayMarket:
 
     Attributes
     ----------
-    fixture_id, market_key, sides
-        The market.
+    fixture_id, market_key, sides, teams
+        The market, and the names of its fixture's teams, if known.
     rows
         (message, side, ts_ms, prob_bps), in order of side and message.
     messages
@@ -185,6 +200,7 @@ class ReplayMarket:
     marks: pl.DataFrame
     close: Close | None
     end_ms: int
+    teams: tuple[str, ...] = ()
 
     @cached_property
     def span_ms(self) -> tuple[int, int]:
@@ -221,6 +237,7 @@ class ReplayMarket:
             position=count,
             messages=total,
             decided=marks,
+            teams=self.teams,
         )
 
     def _lines(self, count: int, now_ms: int, span_ms: tuple[int, int], width: int) -> pl.DataFrame:
@@ -242,7 +259,7 @@ def _hold(points: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([ends, points]).sort("side", "ts_ms", maintain_order=True)
 
 
-def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame) -> ReplayMarket:
+def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame, teams: tuple[str, ...] = ()) -> ReplayMarket:
     """Prepare one market."""
     fixture_id = tape.binding.fixture_ids[0]
     series = tape.series.filter(pl.col("market_key") == market_key)
@@ -265,6 +282,7 @@ def market(tape: Tape, window: Window, market_key: str, decisions: pl.DataFrame)
         ),
         _close(tape, window, market_key, series["side"]),
         _whole(tape.rows["ts_ms"].max()),
+        teams,
     )
 
 

@@ -125,8 +125,9 @@ def test_a_cell_shows_the_still_picture_and_then_the_widget(explorer, monkeypatc
 
     explorer._ipython_display_()
 
-    assert [set(output) for output in shown] == [{"text/plain", "text/html"}, {"application/vnd.jupyter.widget-view+json"}]
-    assert shown[0]["text/html"].startswith('<div class="clvlab-still">')
+    view = {"text/plain", "application/vnd.jupyter.widget-view+json"}
+    assert [set(output) for output in shown] == [{"text/plain", "text/html"}, view]
+    assert '<div class="clvlab-still">' in shown[0]["text/html"]
     assert "clvlab-live" in explorer.widget._dom_classes
 
 
@@ -240,8 +241,7 @@ class TestWidget:
         shell.market.value = other
 
         assert explorer.market.market_key == other
-        drawn = [trace.name.split()[0] for trace in shell.figure.data if trace.name]
-        assert set(drawn) >= set(explorer.view.sides)
+        assert {trace.name for trace in shell.figure.data} >= {explorer.view.side(side) for side in explorer.view.sides}
 
     def test_another_fixture_brings_its_markets(self, shell, explorer):
         shell.fixture.value = 90000000
@@ -266,7 +266,7 @@ class TestWidget:
     def test_a_search_that_finds_nothing_says_so_and_keeps_the_chosen_one(self, shell):
         shell.search.value = "<b>nobody"
 
-        assert "No fixture holds &#39;&lt;b&gt;nobody&#39;" in shell.summary.value
+        assert "No fixture matches &#39;&lt;b&gt;nobody&#39;" in shell.summary.value
         assert [number for _, number in shell.fixture.options] == [BUSY]
 
     def test_keys_move_the_replay_and_go_through_decisions(self, shell, explorer):
@@ -327,7 +327,9 @@ class TestWidget:
         shell.slider.value = 1
 
         first = {side: prob_bps for side, _, prob_bps in explorer.view.lines.iter_rows()}
-        assert all(f"{side} {prob_bps / 100:.2f} %" in shell.legend.value for side, prob_bps in first.items())
+        assert all(
+            f"{explorer.view.side(side)} {prob_bps / 100:.2f} %" in shell.legend.value for side, prob_bps in first.items()
+        )
         assert "close (" not in shell.legend.value
 
     def test_only_decisions_answer_to_the_pointer(self, shell):
@@ -344,3 +346,47 @@ def replace_points(indices):
         point_inds = indices
 
     return Points()
+
+
+class TestNames:
+    """People read names; raw keys are in the details of a record and in ``.query``."""
+
+    KEYS = re.compile(r"PARTICIPANT|\|\||\bpart[12]\b")
+
+    def test_a_card_names_teams_and_markets(self, bt):
+        for market in (
+            "1X2_PARTICIPANT_RESULT||",
+            "OVERUNDER_PARTICIPANT_GOALS||line=2.5",
+            "ASIANHANDICAP_PARTICIPANT_GOALS||line=-0.5",
+        ):
+            explorer = bt.explore(BUSY)
+            if market in explorer.markets["market_key"]:
+                explorer.show(BUSY, market)
+
+            assert not self.KEYS.search(repr(explorer))
+            assert not self.KEYS.search(explorer._repr_html_())
+        assert "Linden Valley" in bt.explore(BUSY)._repr_html_()
+
+    def test_the_widget_names_teams_and_markets(self, shell, explorer):
+        shell.following.click()
+
+        told = [shell.legend.value, shell.summary.value, *(str(trace.name) + str(trace.text) for trace in shell.figure.data)]
+        assert not self.KEYS.search("".join(told))
+        assert not self.KEYS.search("".join(label for label, _ in (*shell.market.options, *shell.fixture.options)))
+        record, details, raw = shell.record.value.partition("<summary>Raw keys</summary>")
+        assert details
+        assert not self.KEYS.search(record)
+        assert "Bet on Linden Valley, Match result" in record
+        assert explorer.market.market_key in raw
+
+    def test_a_record_hides_the_code_of_its_reason_until_the_close(self, shell):
+        shell.following.click()
+        shell.slider.value = shell.slider.max - 1
+
+        assert "<td>scored</td>" not in shell.record.value
+        assert "<td>not known yet</td>" in shell.record.value
+
+    def test_sides_that_would_have_one_name_keep_their_keys(self, explorer):
+        view = replace(explorer.view, sides=("part1", "home"))
+
+        assert [view.side(side) for side in view.sides] == ["part1", "home"]

@@ -40,7 +40,7 @@ def test_a_forger_who_closes_the_seal_is_told_apart_by_the_manifest_hash(playgro
 
     assert playground.red == []
     assert playground.copy.run.manifest_hash != playground.untouched.manifest_hash
-    assert "No check inside the run can see this" in playground._repr_html_()
+    assert "but it is another run" in playground._repr_html_()
 
 
 def test_a_relabelled_strategy_is_seen_although_the_seal_is_closed_again(playground):
@@ -68,7 +68,7 @@ def test_what_was_changed_is_shown_before_and_after_with_the_reasons_of_what_tur
     assert "9</ins>" in shown
     for name in playground.red:
         assert f"✗ {name}" in shown
-        assert html.escape(playground.verification.checks[name].detail) in shown.partition("What is not as sealed")[0]
+        assert html.escape(playground.verification.checks[name].detail) in shown.partition("Changed bytes")[0]
 
 
 def test_a_closed_seal_differs_in_every_file_that_it_was_closed_over(playground):
