@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256 as digest_of
 from itertools import groupby
 from math import floor
@@ -30,6 +31,7 @@ SEAT_PART = "seat.json"
 SECRET_BYTES = 32
 DEFAULT_STAKE = 100
 _ALIAS_DIGITS = 16
+_ALIASES = 16_384
 _HEX = re.compile(f"[0-9a-f]{{{2 * SECRET_BYTES}}}")
 
 
@@ -75,6 +77,7 @@ def drawn(secret: bytes, count: int) -> int:
     return int.from_bytes(_derived(secret, b"draw")) % count
 
 
+@lru_cache(maxsize=_ALIASES)  # a tick mostly repeats names of earlier ticks
 def alias(secret: bytes, kind: str, *names: str | int) -> str:
     """Return the alias of a ``fixture`` (its id), a ``market`` (fixture and key) or a ``side`` (fixture, key and side)."""
     return f"{kind[0]}-{_derived(secret, canonical([kind, *names])).hex()[:_ALIAS_DIGITS]}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Generic, TypeVar
@@ -13,6 +16,7 @@ _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
 _AT_ONCE = 256
 _IDLE_S = 30.0
+_Outcome = Future[_Made] | asyncio.Future[_Made]
 
 logger = logging.getLogger("clvlab.seats")
 
@@ -28,7 +32,8 @@ class GroupCommit(Generic[_Item, _Made]):
         self, commit: Callable[[Sequence[_Item]], Sequence[_Made | Exception]], idle: Callable[[], None] = lambda: None
     ) -> None:
         self._commit, self._idle = commit, idle
-        self._waiting: SimpleQueue[tuple[_Item, Future[_Made]] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[tuple[_Item, _Outcome[_Made]] | None] = SimpleQueue()
+        self._held: deque[tuple[_Item, _Outcome[_Made]]] = deque()
         self._thread: Thread | None = None
         self._guard = Lock()
 
@@ -45,6 +50,21 @@ class GroupCommit(Generic[_Item, _Made]):
         if self._thread is None:
             self.start()
         return made
+
+    def answer(self, item: _Item) -> asyncio.Future[_Made]:
+        """Return the future of an item on the running loop. Items of one turn of the loop are handed over together after it."""
+        loop = asyncio.get_running_loop()
+        made: asyncio.Future[_Made] = loop.create_future()
+        if not self._held:
+            loop.call_soon(self._hand_over)
+        self._held.append((item, made))
+        return made
+
+    def _hand_over(self) -> None:
+        while self._held:
+            self._waiting.put(self._held.popleft())
+        if self._thread is None:
+            self.start()
 
     def stop(self) -> None:
         """Commit what waits, and end the thread; idempotent."""
@@ -75,7 +95,7 @@ class GroupCommit(Generic[_Item, _Made]):
         except Exception:  # the boundary of a thread, which must live on for the next item
             logger.exception("seats that were left alone could not be looked at")
 
-    def _settle(self, items: Sequence[tuple[_Item, Future[_Made]]]) -> None:
+    def _settle(self, items: Sequence[tuple[_Item, _Outcome[_Made]]]) -> None:
         try:
             made: Sequence[_Made | Exception] = self._commit([item for item, _ in items])
         except Exception as error:  # noqa: BLE001  # the boundary of a thread: the caller of the item gets the error
@@ -84,8 +104,22 @@ class GroupCommit(Generic[_Item, _Made]):
                     self._settle([one])
                 return
             made = [error]
+        of_loops: dict[asyncio.AbstractEventLoop, list[tuple[_Outcome[_Made], _Made | Exception]]] = defaultdict(list)
         for (_, future), outcome in zip(items, made, strict=True):
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
+            if isinstance(future, Future):
+                _set([(future, outcome)])
             else:
-                future.set_result(outcome)
+                of_loops[future.get_loop()].append((future, outcome))
+        for loop, outcomes in of_loops.items():  # one wake for all, where each would cost the loop a system call
+            with suppress(RuntimeError):  # it is closed, and with it whoever waited
+                loop.call_soon_threadsafe(_set, outcomes)
+
+
+def _set(outcomes: Sequence[tuple[_Outcome[_Made], _Made | Exception]]) -> None:
+    for future, outcome in outcomes:
+        if future.cancelled():
+            continue
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
