@@ -560,7 +560,7 @@ def test_what_a_turn_of_a_loop_answers_is_committed_together_and_wakes_the_loop_
     group.stop()
 
     for outcomes in (first, second):
-        assert [repr(one) for one in outcomes] == ["0", "10", "ValueError('two')", "30", "CancelledError()"]
+        assert [repr(one) for one in outcomes] == ["0", "10", "ValueError('two')", "30", "CancelledError('')"]
     assert batches == 2 * [[0, 1, 2, 3, 4]]
     assert len(wakes) == 2
 
