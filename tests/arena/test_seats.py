@@ -595,7 +595,7 @@ def test_every_seat_counts_as_a_commitment_over_its_pack(signing):
 
     part = parsed(read_bundle(signing.runs.bundle(start["run_id"]))["log.json"])
 
-    assert signing.seats.taken(start["run_id"]) == {"over_pack": 3, "abandoned": 2, "of_owner": 3}
+    assert signing.seats.taken(start["run_id"]) == {"over_pack": 3, "abandoned": 2, "of_owner": 3, "packs": 1}
     assert signing.seats.taken("run_none") is None
     assert part["claim"] == {"earlier": 2, "later": 0, "abandoned": 2, "unknown_pack": 0}
     assert signing.principals.belongings(ALICE)["runs"] == {"committed": 3, "sealed": 1, "abandoned": 2}

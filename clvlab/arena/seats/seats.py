@@ -706,8 +706,8 @@ def _summary(row: SeatRow) -> SeatSummary:
 
 
 def _taken(connection: Connection, row: SeatRow) -> SeatsTaken:
-    over_pack, abandoned, of_owner = seats.counts(connection, row["owner"], row["content_hash"])
-    return {"over_pack": over_pack, "abandoned": abandoned, "of_owner": of_owner}
+    over_pack, abandoned, of_owner, packs = seats.counts(connection, row["owner"], row["content_hash"])
+    return {"over_pack": over_pack, "abandoned": abandoned, "of_owner": of_owner, "packs": packs}
 
 
 def _tape_key(content_hash: str, fixture_ids: Sequence[int]) -> tuple[str, str]:
