@@ -32,7 +32,7 @@ def messages_of(pack: Pack, fixture_ids: Sequence[int] = ()) -> list[Message]:
     if unknown:
         raise FeedError(f"the pack {pack.pack_id!r} has no fixture {unknown[0]}: see CLVLAB_REPLAY_PACK")
     rows = message_rows(pack.tape(sorted(set(fixture_ids)) or None)).iter_rows()
-    return [Message(*row[:5], *map(tuple, row[6:]), row[5]) for row in rows]
+    return [Message._make((*row[:5], *map(tuple, row[6:]), row[5])) for row in rows]
 
 
 def message_rows(tape: Tape) -> pl.DataFrame:
