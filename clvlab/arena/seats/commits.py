@@ -55,16 +55,15 @@ class GroupCommit(Generic[_Item, _Made]):
         """Return the future of an item on the running loop. Items of one turn of the loop are handed over together after it."""
         loop = asyncio.get_running_loop()
         made: asyncio.Future[_Made] = loop.create_future()
-        if not self._held:
-            loop.call_soon(self._hand_over)
         self._held.append((item, made))
+        loop.call_soon(self._hand_over)  # the first one of a turn finds all, the others nothing
         return made
 
     def _hand_over(self) -> None:
         while self._held:
             self._waiting.put(self._held.popleft())
-        if self._thread is None:
-            self.start()
+            if self._thread is None:
+                self.start()
 
     def stop(self) -> None:
         """Commit what waits, and end the thread; idempotent."""
