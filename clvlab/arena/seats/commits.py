@@ -17,6 +17,7 @@ _Made = TypeVar("_Made")
 _AT_ONCE = 256
 _IDLE_S = 30.0
 _Outcome = Future[_Made] | asyncio.Future[_Made]
+_Waiting = tuple[_Item, Future[_Made] | asyncio.Future[_Made]]
 
 logger = logging.getLogger("clvlab.seats")
 
@@ -32,8 +33,8 @@ class GroupCommit(Generic[_Item, _Made]):
         self, commit: Callable[[Sequence[_Item]], Sequence[_Made | Exception]], idle: Callable[[], None] = lambda: None
     ) -> None:
         self._commit, self._idle = commit, idle
-        self._waiting: SimpleQueue[tuple[_Item, _Outcome[_Made]] | None] = SimpleQueue()
-        self._held: deque[tuple[_Item, _Outcome[_Made]]] = deque()
+        self._waiting: SimpleQueue[list[_Waiting[_Item, _Made]] | None] = SimpleQueue()
+        self._held: deque[_Waiting[_Item, _Made]] = deque()
         self._thread: Thread | None = None
         self._guard = Lock()
 
@@ -46,9 +47,7 @@ class GroupCommit(Generic[_Item, _Made]):
     def submit(self, item: _Item) -> Future[_Made]:
         """Return the future of an item, which is done once the item is on the disk, or failed."""
         made: Future[_Made] = Future()
-        self._waiting.put((item, made))
-        if self._thread is None:
-            self.start()
+        self._put([(item, made)])
         return made
 
     def answer(self, item: _Item) -> asyncio.Future[_Made]:
@@ -60,10 +59,14 @@ class GroupCommit(Generic[_Item, _Made]):
         return made
 
     def _hand_over(self) -> None:
-        while self._held:
-            self._waiting.put(self._held.popleft())
-            if self._thread is None:
-                self.start()
+        held = [self._held.popleft() for _ in range(len(self._held))]
+        if held:
+            self._put(held)
+
+    def _put(self, items: list[_Waiting[_Item, _Made]]) -> None:
+        self._waiting.put(items)
+        if self._thread is None:
+            self.start()
 
     def stop(self) -> None:
         """Commit what waits, and end the thread; idempotent."""
@@ -76,16 +79,16 @@ class GroupCommit(Generic[_Item, _Made]):
     def _run(self) -> None:
         while True:
             try:
-                batch = [self._waiting.get(timeout=_IDLE_S)]
+                batches = [self._waiting.get(timeout=_IDLE_S)]
             except Empty:
                 self._call_idle()
                 continue
-            while batch[-1] is not None and len(batch) < _AT_ONCE and not self._waiting.empty():
-                batch.append(self._waiting.get())
-            items = [one for one in batch if one is not None]
+            while batches[-1] is not None and sum(map(len, filter(None, batches))) < _AT_ONCE and not self._waiting.empty():
+                batches.append(self._waiting.get())
+            items = [one for batch in filter(None, batches) for one in batch]
             if items:
                 self._settle(items)
-            if batch[-1] is None:
+            if batches[-1] is None:
                 return
 
     def _call_idle(self) -> None:
@@ -94,7 +97,7 @@ class GroupCommit(Generic[_Item, _Made]):
         except Exception:  # the boundary of a thread, which must live on for the next item
             logger.exception("seats that were left alone could not be looked at")
 
-    def _settle(self, items: Sequence[tuple[_Item, _Outcome[_Made]]]) -> None:
+    def _settle(self, items: Sequence[_Waiting[_Item, _Made]]) -> None:
         try:
             made: Sequence[_Made | Exception] = self._commit([item for item, _ in items])
         except Exception as error:  # noqa: BLE001  # the boundary of a thread: the caller of the item gets the error
