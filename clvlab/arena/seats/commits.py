@@ -113,7 +113,7 @@ class GroupCommit(Generic[_Item, _Made]):
             else:
                 of_loops[future.get_loop()].append((future, outcome))
         for loop, outcomes in of_loops.items():  # one wake for all, where each would cost the loop a system call
-            with suppress(RuntimeError):  # it is closed, and with it whoever waited
+            with suppress(RuntimeError):  # it is closed, so nothing waits for these
                 loop.call_soon_threadsafe(_set, outcomes)
 
 

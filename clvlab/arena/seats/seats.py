@@ -96,13 +96,13 @@ class SteadyClock:
 class _SeatHint:
     """What this process saw last of a seat, as a hint: its answered ticks, and ticks and time of the last head in the log.
 
-    ``shown`` is the tick that left last.
+    ``newest`` is the tick that left last.
     """
 
     ticks: int
     logged_ticks: int
     logged_ts_ms: int
-    shown: SeatTick | None = None
+    newest: SeatTick | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,10 +420,10 @@ class Seats:
             raise SeatConflictError("unserved", f"tick {tick} of seat {seat_id} has not come yet")
         market = tape.market_name(tick, known.blind, known.secret)
         decisions = [one.recorded(one.market or market) for one in action.proposals]
-        shown = known.seen.shown
-        if shown is None or shown["view"]["tick"] != tick:
-            shown = _tick(tape, tick, known.blind, known.secret)
-        digest = tick_digest(shown["salt"], shown["view"])
+        opened = known.seen.newest
+        if opened is None or opened["view"]["tick"] != tick:
+            opened = _tick(tape, tick, known.blind, known.secret)
+        digest = tick_digest(opened["salt"], opened["view"])
         fault: ClvlabError | None = None
         try:
             tape.check(tick, decisions, known.blind, known.secret, known.row["request"].get("max_stake"))
@@ -499,7 +499,7 @@ class Seats:
     def _answer(self, act: Act, link: SeatTickRow) -> SeatAnswer:
         known, tick = act.known, link["tick"]
         following = None if tick == act.tape.ticks else _tick(act.tape, tick + 1, known.blind, known.secret)
-        known.seen.shown = following
+        known.seen.newest = following
         answered, waits = self._receipt(act.seat_id, link), following is None and known.blind is Blind.LIVE
         answer: SeatAnswer = {"seat_id": act.seat_id, "answered": answered, "done": following is None, "next": following}
         return {**answer, "done": False, "waiting": waits} if known.blind is Blind.LIVE else answer
