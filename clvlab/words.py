@@ -755,17 +755,17 @@ def seat_power(edge_bps: int, fixtures: int | None, entrants: int) -> str:
     )
 
 
-def seats_taken(over_pack: int, abandoned: int, of_owner: int) -> str:
+def seats_taken(over_pack: int, abandoned: int, of_owner: int, packs: int) -> str:
     """Return in words how many seats an owner took, which the store of a service counts, and no log signs.
 
     Examples
     --------
-    >>> seats_taken(3, 1, 12)
-    'By the store of this service its owner took 3 seats over this pack, of which 1 was abandoned, and 12 seats in all.'
+    >>> seats_taken(3, 1, 12, 2)
+    'By the store of this service its owner took 3 seats over this pack, of which 1 was abandoned, and 12 seats over 2 packs.'
     """
     gone = f"{abandoned:,} {'was' if abandoned == 1 else 'were'} abandoned"
-    over, of_all = counted(over_pack, "seat"), counted(of_owner, "seat")
-    return f"By the store of this service its owner took {over} over this pack, of which {gone}, and {of_all} in all."
+    over, of_all = counted(over_pack, "seat"), f"{counted(of_owner, 'seat')} over {counted(packs, 'pack')}"
+    return f"By the store of this service its owner took {over} over this pack, of which {gone}, and {of_all}."
 
 
 def row_seats(taken: int, abandoned: int, packs: int) -> str:

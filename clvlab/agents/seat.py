@@ -9,7 +9,7 @@ from clvlab.agents.files import agent_of
 from clvlab.agents.isolation.code import code_in_file
 from clvlab.agents.ticks import TickAgent, TickFollower
 from clvlab.api.answer import JsonObject
-from clvlab.api.seats import SeatAnswer, SeatView
+from clvlab.api.seats import SeatAnswer, SeatTick, SeatView
 from clvlab.errors import AgentError
 from clvlab.law.actions import Decision
 from clvlab.law.message import Message
@@ -17,6 +17,8 @@ from clvlab.law.schema import Action
 
 Act = Callable[[int, Sequence[JsonObject]], SeatAnswer]
 """Answers a tick by its number with decisions, and returns the next tick."""
+Wait = Callable[[], SeatTick | None]
+"""Waits for the next tick of a live seat, and returns it, or ``None`` once the seat is over."""
 
 
 class SeatPlayer:
@@ -58,12 +60,14 @@ def _as_json(decision: Decision) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def play(agent: TickAgent, start: SeatAnswer, act: Act) -> SeatAnswer:
-    """Answer all ticks of a seat from its start on, and return the last answer."""
+def play(agent: TickAgent, start: SeatAnswer, act: Act, wait: Wait | None = None) -> SeatAnswer:
+    """Answer all ticks of a seat from its start on, and return the last answer; ``wait`` is for the ticks of a live seat."""
     player, answer = SeatPlayer(agent), start
-    while answer["next"] is not None:
-        view = answer["next"]["view"]
+    opened = start["next"] or (None if wait is None else wait())
+    while opened is not None:
+        view = opened["view"]
         answer = act(view["tick"], player.answer(view))
+        opened = answer["next"] or (None if wait is None else wait())
     return answer
 
 

@@ -140,6 +140,7 @@ class SeatsTaken(Answer):
     over_pack: Annotated[int, Field(description="Over the pack of this seat; of a live seat, over live matches under way.")]
     abandoned: Annotated[int, Field(description="Those of them that were abandoned.")]
     of_owner: Annotated[int, Field(description="Over any pack.")]
+    packs: Annotated[int, Field(description="Number of those packs.")]
 
 
 class SeatInfo(SeatSummary):

@@ -26,12 +26,13 @@ if TYPE_CHECKING:  # imported where a command calls it, so that help and complet
 
     from clvlab.api.answer import JsonObject
     from clvlab.api.seat_competitions import SeatCompetitionInfo, SeatCompetitionListResponse
-    from clvlab.api.seats import SeatAnswer, SeatStart
+    from clvlab.api.seats import SeatAnswer, SeatInfo, SeatStart, SeatTick
 
     _Lists = tuple[Callable[[str], SeatCompetitionInfo], Callable[[str | None, int], SeatCompetitionListResponse]]
 
 arena_app = typer.Typer(cls=Commands, help="Seats: agents that answer past prices one by one.", no_args_is_help=True)
 _OWNER = "local"
+_LIVE_WAIT_S = 25
 _Model = TypeVar("_Model", bound="BaseModel")
 
 
@@ -47,7 +48,7 @@ class _Arena:
     take: Callable[[JsonObject], SeatStart]
     act: Callable[[str, int, Sequence[JsonObject]], SeatAnswer]
     bundle: Callable[[str], bytes]  # of a run, once it is sealed
-    pack: Callable[[str], str]  # of a seat
+    seat: Callable[[str, int], SeatInfo]  # its open tick, waited for so many seconds
 
 
 @arena_app.command("play")
@@ -59,8 +60,11 @@ def arena_play(
     token: Annotated[str | None, typer.Option(help="Token of an owner at the service.", envvar="CLVLAB_TOKEN")] = None,
     store: Annotated[Path | None, typer.Option(help="SQLite file of the store here; in memory by default.")] = None,
     blind: Annotated[
-        Literal["open", "aliased", "held-back"] | None,
-        typer.Option(help="open hides nothing (default); aliased hides names and dates; held-back too, over a held-back pack."),
+        Literal["open", "aliased", "held-back", "live"] | None,
+        typer.Option(
+            help="open hides nothing (default); aliased hides names and dates; held-back too, over a held-back pack; "
+            "live follows a match on the feed of the service."
+        ),
     ] = None,
     fixture: FixturesOption = None,
     market: MarketsOption = None,
@@ -85,9 +89,11 @@ def arena_play(
         "market_allowlist": market,
         "min_clv_horizon_s": horizon_s,
     }
-    if competition is None and pack is None:
+    if blind == "live" and (url is None or pack or competition):
+        raise ArgumentError("a live seat follows the feed of a service: name its --url, and neither --pack nor --competition")
+    if competition is None and pack is None and blind != "live":
         raise ArgumentError("a seat is over --pack, or in a --competition, which has one: name one of them")
-    defaults = {"blind": "open"} if blind == "held-back" else {"fixture_ids": "all", "blind": "open"}
+    defaults = {} if blind in ("held-back", "live") else {"fixture_ids": "all", "blind": "open"}
     request: JsonObject = {"agent_id": own.identity.agent_id}
     request |= defaults if competition is None else {"competition_id": competition}
     request |= {name: value for name, value in rules.items() if value not in (None, [])}
@@ -98,18 +104,26 @@ def arena_play(
     ):
         start = arena.take(request)
         seat_id = start["seat_id"]
-        last = play(own, start, partial(arena.act, seat_id))
+        wait = partial(_live_tick, arena, seat_id) if blind == "live" else None
+        last = play(own, start, partial(arena.act, seat_id), wait)
         written = bundle or Path(f"{start['run_id']}.clv")
         new_file(written, arena.bundle(start["run_id"]))
-        pack = pack or arena.pack(seat_id)
+        pack = pack or arena.seat(seat_id, 0)["pack_id"]
     ticks = last["answered"]["tick"]
     if as_json:
         print_json({"seat_id": seat_id, "run_id": start["run_id"], "ticks": ticks, "bundle": str(written)})
         return
     out.print(f"{counted(ticks, 'tick')} answered in seat {plain(seat_id)}, sealed as {plain(start['run_id'])}")
     out.print(f"Wrote {plain(str(written))}")
-    with_pack = () if blind == "held-back" else ("--pack", pack)
+    with_pack = () if blind in ("held-back", "live") else ("--pack", pack)
     out.print(f"Next: {plain(command('verify', written, *with_pack))}")
+
+
+def _live_tick(arena: _Arena, seat_id: str) -> SeatTick | None:
+    """Wait for the open tick of a live seat; ``None`` once the seat is over."""
+    while (found := arena.seat(seat_id, _LIVE_WAIT_S))["next"] is None and found["status"] == "playing":
+        pass
+    return found["next"]
 
 
 @arena_app.command("competitions")
@@ -184,10 +198,7 @@ def _service(url: str, token: str | None) -> Iterator[_Arena]:
                 pass
             return client.bundle(run_id)
 
-        def pack(seat_id: str) -> str:
-            return client.seat(seat_id)["pack_id"]
-
-        yield _Arena(lambda request: client.take_seat(**request), client.act, bundle, pack)
+        yield _Arena(lambda request: client.take_seat(**request), client.act, bundle, client.seat)
 
 
 def _valid(kind: type[_Model], value: JsonObject) -> _Model:
@@ -222,11 +233,13 @@ def _here(store: Path | None) -> Iterator[_Arena]:
         application.jobs.require_sealed(run_id)
         return application.runs.bundle(run_id)
 
-    def pack(seat_id: str) -> str:
-        return seats.seat(_OWNER, seat_id)["pack_id"]
-
     try:
-        yield _Arena(lambda request: seats.take(_OWNER, _valid(SeatRequest, request)), act, bundle, pack)
+        yield _Arena(
+            lambda request: seats.take(_OWNER, _valid(SeatRequest, request)),
+            act,
+            bundle,
+            lambda seat_id, _: seats.seat(_OWNER, seat_id),
+        )
     finally:
         application.close()
 

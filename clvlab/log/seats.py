@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256 as digest_of
 from itertools import groupby
 from math import floor
@@ -30,6 +31,7 @@ SEAT_PART = "seat.json"
 SECRET_BYTES = 32
 DEFAULT_STAKE = 100
 _ALIAS_DIGITS = 16
+_ALIASES = 16_384
 _HEX = re.compile(f"[0-9a-f]{{{2 * SECRET_BYTES}}}")
 
 
@@ -75,15 +77,17 @@ def drawn(secret: bytes, count: int) -> int:
     return int.from_bytes(_derived(secret, b"draw")) % count
 
 
+@lru_cache(maxsize=_ALIASES)  # a tick mostly repeats names of earlier ticks
 def alias(secret: bytes, kind: str, *names: str | int) -> str:
     """Return the alias of a ``fixture`` (its id), a ``market`` (fixture and key) or a ``side`` (fixture, key and side)."""
     return f"{kind[0]}-{_derived(secret, canonical([kind, *names])).hex()[:_ALIAS_DIGITS]}"
 
 
-def sealed_config(seat_id: str, blind: Blind, secret: bytes) -> JsonObject:
-    """Return the configuration that is sealed of the agent in a seat."""
+def sealed_config(seat_id: str, blind: Blind, secret: bytes, competition_id: str | None = None) -> JsonObject:
+    """Return the configuration that is sealed of the agent in a seat; only a seat in a competition names one."""
     own = {"blind_commitment": blind_commitment(secret), "run_salt": run_salt(secret)}
-    return {"seat": seat_id, "blind": blind.value, **own}
+    named = {} if competition_id is None else {"competition": competition_id}
+    return {"seat": seat_id, "blind": blind.value, **own, **named}
 
 
 # The chain.
@@ -199,7 +203,10 @@ def check_chain(chain: DecisionChain, verification: Verification, views: TickVie
     if started is None or evidence is None:
         raise BundleError("the evidence can't be read, so no seat can be about it")
     agent = started["agents"][0]
-    config = sealed_config(str(chain.header.get("seat")), chain.blind, chain.secret)
+    competition = agent["config"].get("competition")
+    config = sealed_config(str(chain.header.get("seat")), chain.blind, chain.secret, competition)
+    if competition is not None and not isinstance(competition, str):
+        raise BundleError(f"the seat names {competition!r:.80} as its competition, which is no text")
     sealed = (started["kind"], started["origin_id"], len(started["agents"]), agent["strategy"], agent["causality"])
     causality = Causality.LIVE if chain.blind is Blind.LIVE else Causality.ASKED
     if sealed != (KIND, config["seat"], 1, STRATEGY, causality) or agent["config"] != config:

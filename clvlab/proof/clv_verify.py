@@ -1286,11 +1286,14 @@ def check_chain(run: Run) -> Object:
     started, secret, header = run.evidence.started, bytes.fromhex(seat["secret"]), seat["header"]
     commitment = sha256(b"clvlab-seat-blind/1\0" + secret)
     own = {"seat": header["seat"], "blind": seat["blind"], "blind_commitment": commitment}
-    config = own | {"run_salt": _derived(secret, b"run")}
-    agent, causality = started["agents"][0], "live" if seat["blind"] == "live" else "asked"
+    agent = started["agents"][0]
+    competition = {name: value for name, value in agent["config"].items() if name == "competition"}
+    config = own | {"run_salt": _derived(secret, b"run")} | competition
+    causality = "live" if seat["blind"] == "live" else "asked"
     rules = {
         "the run is that of a seat": (started["kind"], agent["strategy"], agent["causality"]) == ("seat", "seat", causality),
         "it is that of this seat": started["origin_id"] == header["seat"] and [agent["config"]] == [config],
+        "its competition, if it has one, is named by a text": all(isinstance(one, str) for one in competition.values()),
         "it has one agent": [agent["agent_id"] for agent in started["agents"]] == [header["agent_id"]],
         "it names who held its pack back, if it was": ("held" in seat) == (seat["blind"] == "held-back"),
         "the chain is about it": (header["run_id"], header["blind_commitment"]) == (started["run_id"], commitment),

@@ -151,12 +151,13 @@ def playing(connection: Connection, owner: str) -> list[str]:
     return [str(agent_id) for agent_id in connection.execute(query).scalars()]
 
 
-def counts(connection: Connection, owner: str, content_hash: str) -> tuple[int, int, int]:
-    """Return the number of an owner's seats over a pack, of those that were abandoned, and of seats over any pack."""
+def counts(connection: Connection, owner: str, content_hash: str) -> tuple[int, int, int, int]:
+    """Return the number of an owner's seats over a pack, of those that were abandoned, of all its seats, and of their packs."""
     over, gone = seats.c.content_hash == content_hash, seats.c.status == SeatStatus.ABANDONED
     sums = [func.coalesce(func.sum(case((which, 1), else_=0)), 0) for which in (over, over & gone)]
-    found = connection.execute(select(*sums, func.count()).where(seats.c.owner == owner)).one()
-    return int(found[0]), int(found[1]), int(found[2])
+    packs = func.count(seats.c.content_hash.distinct())
+    found = connection.execute(select(*sums, func.count(), packs).where(seats.c.owner == owner)).one()
+    return int(found[0]), int(found[1]), int(found[2]), int(found[3])
 
 
 def by_owner(connection: Connection, owners: Collection[str]) -> dict[str, tuple[int, int, int]]:

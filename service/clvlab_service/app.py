@@ -121,6 +121,7 @@ _ROUTERS = (
 
 
 _BOARDS_BYTES = 16 << 20
+_ONE_PACKET_BYTES = 1_400  # compressed, a smaller answer would travel as fast
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -158,7 +159,7 @@ def create_app(settings: Settings) -> FastAPI:
     for media_type in ("application/x-ndjson", Form.ARROW):
         add_compress_type(media_type)
     app.add_middleware(DirectActs)
-    app.add_middleware(CompressMiddleware, minimum_size=1000, brotli=False)
+    app.add_middleware(CompressMiddleware, minimum_size=_ONE_PACKET_BYTES, brotli=False)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -1,3 +1,4 @@
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
@@ -198,12 +199,10 @@ def test_the_bundle_of_a_seat_proves_it_and_its_ticks_follow_from_the_pack(signi
     assert parsed(parts["seat.json"])["ticks"] == signing.seats.chain(ALICE, start["seat_id"])["ticks"]
 
 
-def test_the_same_answer_twice_in_one_commit_is_answered_alike(application, monkeypatch):
-    start, acts = application.seats.take(ALICE, request()), []
+def test_the_same_answer_twice_in_one_commit_is_answered_alike(application):
+    start = application.seats.take(ALICE, request())
     seat_id, said = start["seat_id"], back(start["next"]["view"])
-    monkeypatch.setattr(application.seats._acts, "submit", acts.append)
-    for wanted in (action(1, said), action(1, said), action(1)):
-        application.seats.submit(ALICE, seat_id, wanted)
+    acts = [application.seats.prepared(ALICE, seat_id, wanted) for wanted in (action(1, said), action(1, said), action(1))]
     first, again, other = application.seats._commit(acts)
 
     assert first == again
@@ -541,6 +540,31 @@ def test_a_group_commit_that_fails_is_tried_item_by_item():
     assert [one for one in outcomes if not isinstance(one, Exception)] == [0, 10, 40, 50, 60, 70]
 
 
+def test_what_a_turn_of_a_loop_answers_is_committed_together_and_wakes_the_loop_once(monkeypatch):
+    batches, wakes = [], []
+
+    def commit(items):
+        batches.append(list(items))
+        return [ValueError("two") if one == 2 else one * 10 for one in items]
+
+    async def answers(group):
+        loop = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *call: (wakes.append(call), wake(*call)))
+        waiting = [group.answer(one) for one in range(5)]
+        waiting[4].cancel()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    group = GroupCommit(commit)
+    first, second = asyncio.run(answers(group)), asyncio.run(answers(group))
+    group.stop()
+
+    for outcomes in (first, second):
+        assert [repr(one) for one in outcomes] == ["0", "10", "ValueError('two')", "30", "CancelledError('')"]
+    assert batches == 2 * [[0, 1, 2, 3, 4]]
+    assert len(wakes) == 2
+
+
 def test_a_seat_goes_on_in_another_process_from_what_the_store_says(database_url):
     first = Application(database_url)
     start = first.seats.take(ALICE, request(fixture_ids=[FIXTURES[0]]))
@@ -571,7 +595,7 @@ def test_every_seat_counts_as_a_commitment_over_its_pack(signing):
 
     part = parsed(read_bundle(signing.runs.bundle(start["run_id"]))["log.json"])
 
-    assert signing.seats.taken(start["run_id"]) == {"over_pack": 3, "abandoned": 2, "of_owner": 3}
+    assert signing.seats.taken(start["run_id"]) == {"over_pack": 3, "abandoned": 2, "of_owner": 3, "packs": 1}
     assert signing.seats.taken("run_none") is None
     assert part["claim"] == {"earlier": 2, "later": 0, "abandoned": 2, "unknown_pack": 0}
     assert signing.principals.belongings(ALICE)["runs"] == {"committed": 3, "sealed": 1, "abandoned": 2}

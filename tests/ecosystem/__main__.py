@@ -1,4 +1,4 @@
-"""``python -m tests.ecosystem inspect``: a framework of others plays a served arena, from an environment of its own.
+"""``python -m tests.ecosystem inspect|verifiers``: a framework of others plays a served arena, in an environment of its own.
 
 The environment is made in a temporary folder, or in the one that ``--env`` names, which is kept.
 """
@@ -14,6 +14,7 @@ from tests.ecosystem.served import arena
 FOLDER = Path(__file__).parent
 REQUIREMENTS = {
     "inspect": ["inspect_ai==0.3.285", "mcp>=2.0,<3"],
+    "verifiers": ["verifiers==0.4.0"],
 }
 
 
@@ -22,7 +23,8 @@ def python_of(env, requirements):
     python = env / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", env], check=True)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", *requirements], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "uv"], check=True)  # pip itself would take minutes to resolve
+    subprocess.run([python, "-m", "uv", "pip", "install", "--quiet", "--python", python, *requirements], check=True)
     return python
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 
 ROOT = Path(__file__).parents[2]
-_START_S = 120
+_START_S = 300
 
 
 @contextmanager

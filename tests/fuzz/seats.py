@@ -28,7 +28,7 @@ def forged_seat(rng: Random) -> tuple[Parts, bool]:
     tuple
         Parts of the bundle, and whether other decisions, or in another order, stand in its chain.
     """
-    parts = dict(bundles()[0][rng.choice(["aliased", "open", "held-back"])])
+    parts = dict(bundles()[0][rng.choice(["aliased", "open", "held-back", "competing"])])
     if rng.random() < 0.1:
         flipped = bytearray(parts["seat.json"])
         flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)

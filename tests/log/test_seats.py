@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from clvlab.arena.application import Application
+from clvlab.arena.seats import job
+from clvlab.arena.seats.requests import SeatCompetitionRequest, SeatRequest
 from clvlab.errors import EvidenceError, LogConflictError
 from clvlab.log.bundles import Trust, judge
 from clvlab.log.entries import SeatEntry, read_entry
@@ -32,22 +34,33 @@ def seat(name, index, ticks, head=HEAD, **changed):
     return entry | {"run_id": run_named(name), "commit_index": index} | changed
 
 
+def bundle_of(application, wanted):
+    start = application.seats.take(ALICE, wanted)
+    answer = answered(application, ALICE, start, 40)
+    finished(application, ALICE, start | {"next": answer["next"]})
+    if wanted.blind == "held-back":
+        application.seats.held.release("vault")
+    return read_bundle(application.runs.bundle(start["run_id"]))
+
+
 @cache
 def bundles():
-    """Parts of bundles of seats of each blindness, and the keys of their log."""
+    """Parts of bundles of seats of each blindness and of one in a competition, and the keys of their log."""
     application = Application(log_key=signed())
     found = {}
     with TemporaryDirectory() as scratch:
         build(Recipe(seed=977, fixtures=2, messages=60), Path(scratch) / "vault")
         application.seats.held.hold_back(Path(scratch) / "vault")
-        for blind in ("aliased", "open", "held-back"):
-            of = {"pack_id": "vault", "fixture_ids": None} if blind == "held-back" else {"fixture_ids": [FIXTURES[0]]}
-            start = application.seats.take(ALICE, request(blind=blind, **of))
-            answer = answered(application, ALICE, start, 40)
-            finished(application, ALICE, start | {"next": answer["next"]})
-            if blind == "held-back":
-                application.seats.held.release("vault")
-            found[blind] = read_bundle(application.runs.bundle(start["run_id"]))
+        rules = SeatCompetitionRequest(name="Spring", pack_id="starter")
+        competition = application.seat_competitions.create(ALICE, rules)["competition_id"]
+        requests = {
+            "aliased": request(fixture_ids=[FIXTURES[0]]),
+            "open": request(blind="open", fixture_ids=[FIXTURES[0]]),
+            "held-back": request(blind="held-back", pack_id="vault", fixture_ids=None),
+            "competing": SeatRequest(agent_id="Favourite", competition_id=competition),
+        }
+        for name, wanted in requests.items():
+            found[name] = bundle_of(application, wanted)
     keys = {"logs": [str(application.log.signer.verifier)]}
     application.close()
     return found, keys
@@ -159,7 +172,7 @@ OF_THE_LOG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("blind", ["aliased", "open", "held-back"])
+@pytest.mark.parametrize("blind", ["aliased", "open", "held-back", "competing"])
 def test_the_chain_of_a_finished_seat_passes_both_judges(blind, tmp_path):
     parts = bundles()[0][blind]
 
@@ -235,6 +248,27 @@ def test_a_part_of_another_form_or_with_other_entries_fails_whomever_one_trusts(
 @pytest.mark.parametrize("number", range(len(OF_THE_LOG)))
 def test_a_chain_that_the_log_does_not_hold_fails_by_a_trusted_log(number, tmp_path):
     assert verdicts(changed_part("aliased", OF_THE_LOG[number]), tmp_path) == ("fail", "fail")
+
+
+def test_a_seat_of_a_competition_seals_its_name():
+    configs = {name: verify(run_of(parts)).started["agents"][0]["config"] for name, parts in bundles()[0].items()}
+
+    assert {name: "competition" in config for name, config in configs.items()} == {
+        "aliased": False, "open": False, "held-back": False, "competing": True,
+    }  # fmt: skip
+    assert configs["competing"]["competition"].startswith("seats_")
+
+
+@pytest.mark.parametrize("name", [None, 7, ["seats_1"]])
+def test_a_competition_that_is_named_by_no_text_fails(name, tmp_path, monkeypatch):
+    sealed_config = job.sealed_config
+    monkeypatch.setattr(job, "sealed_config", lambda *of: sealed_config(*of) | {"competition": name})
+    application = Application(log_key=signed())
+
+    parts = bundle_of(application, request(fixture_ids=[FIXTURES[0]]))
+
+    application.close()
+    assert verdicts(parts, tmp_path, trusted=False) == ("fail", "fail")
 
 
 def test_the_chain_of_another_seat_fails(tmp_path):

@@ -1,3 +1,4 @@
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
@@ -11,6 +12,7 @@ from clvlab.client import ApiError
 from clvlab.log.note import Signer, write_signer
 from clvlab.words import BLINDNESS, CAUSALITY
 from tests.arena.seats import FIXTURES, Favourite
+from tests.commands import clvlab
 from tests.postgres import say
 from tests.service.serving import api as serve_api
 from tests.service.serving import assert_problem
@@ -220,3 +222,23 @@ def test_a_live_seat_is_waited_for_no_longer_than_a_request_says(keys, tmp_path)
         assert (answer["done"], "waiting" in answer) == (False, True)
         assert api.alice.delete(path).status_code == 204
         assert api.get(path, by=api.alice, wait_s=30)["status"] == "abandoned"
+
+
+def test_an_agent_of_a_file_plays_a_live_seat_from_a_terminal(keys, tmp_path):
+    agent = "import clvlab\nclass Player(clvlab.TickAgent):\n    def on_tick(self, book):\n        "
+    (tmp_path / "player.py").write_text(agent + "return book.back(book.sides()[0]) if book.tick_seq == 20 else None\n")
+    with serve_api(keys, devfeed=True, live_folder=tmp_path / "live", seat_live_s=600, devfeed_speed=1e9) as api:
+        token = api.alice.headers["Authorization"].removeprefix("Bearer ")
+        words = ["arena", "play", "player.py:Player", "--blind", "live", "--fixture", str(FIXTURES[0]), "--token", token]
+        code, said, errors = clvlab(tmp_path, *words, "--url", api.url, "--out", "live.clv", "--json")
+        refused, _, why = clvlab(tmp_path, *words)
+
+        assert (code, errors) == (0, "")
+        played = json.loads(said)
+        seat = api.get(f"/arena/seats/{played['seat_id']}", by=api.alice)
+        assert (seat["status"], seat["blind"], seat["answered"]) == ("sealed", "live", played["ticks"])
+        chain = api.get(f"/arena/seats/{played['seat_id']}/chain", by=api.alice)
+        assert [one["stake"] for tick in chain["ticks"] for one in tick["decisions"]] == [100]
+    assert (tmp_path / "live.clv").stat().st_size > 1000
+    assert refused != 0
+    assert "name its --url" in " ".join(why.split())

@@ -54,14 +54,14 @@ class Process:
         Raises
         ------
         RuntimeError
-            It ended, or was not ready within a minute.
+            It ended, or was not ready within three minutes.
         """
         log = self.folder / f"clvlab-{id(self)}.log"
         quiet = {"CLVLAB_LOG_LEVEL": "error", "PYTHONPATH": os.pathsep.join(sys.path)}
         environment = os.environ | quiet | self.settings
         with log.open("wb") as output:
             self._process = subprocess.Popen([*CLVLAB, *self.command()], cwd=self.folder, env=environment, stderr=output)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while self._process.poll() is None and time.monotonic() < until:
             if self.is_ready(log.read_text()):
                 return

@@ -45,26 +45,31 @@ class Played:
 
 @dataclass
 class Player:
-    """Plays one seat after the other, by any service that answers, and repeats each answer until it is taken."""
+    """Plays one seat after the other, by any service that answers, and repeats each answer until it is taken.
+
+    A live seat follows a match on the feed, whose ticks wait for answers as long as the service is down.
+    """
 
     running: Sequence[Service]
     http: httpx2.Client
     number: int
     over: Event
+    is_live: bool = False
     played: list[Played] = field(default_factory=list)
     asked: int = 0
 
     def play(self) -> None:
         """Play until it is over."""
         while not self.over.is_set():
-            body = {"agent_id": f"player-{self.number}", "pack_id": "starter", "fixture_ids": [FIXTURE + self.number % 4]}
+            over = {"blind": "live"} if self.is_live else {"pack_id": "starter"}
+            body = {"agent_id": f"player-{self.number}", "fixture_ids": [FIXTURE + self.number % 4], **over}
             start = self._ask("/arena/seats", body)
             if start is None:
                 return
             own = Played(start["seat_id"], start["run_id"], [start["answered"]["head"]])
             self.played.append(own)
-            tick = start["next"]
-            while tick and (tick := self._answered(own, tick)):
+            tick = start["next"] or self._waited(own)
+            while tick and (tick := self._answered(own, tick) or self._waited(own)):
                 own.shown = tick["view"]["tick"]
 
     def _answered(self, own: Played, tick: JsonObject) -> JsonObject | None:
@@ -80,13 +85,22 @@ class Player:
         following: JsonObject | None = answer["next"]
         return following
 
-    def _ask(self, path: str, body: JsonObject) -> JsonObject | None:
+    def _waited(self, own: Played) -> JsonObject | None:
+        """Wait for the next tick of a live seat; ``None`` once the seat is over."""
+        while self.is_live and (found := self._ask(f"/arena/seats/{own.seat_id}?wait_s=2")) is not None:
+            if found["next"] is not None or found["status"] not in ("playing", "finished"):
+                own.done = found["status"] == "sealed"
+                following: JsonObject | None = found["next"]
+                return following
+        return None
+
+    def _ask(self, path: str, body: JsonObject | None = None) -> JsonObject | None:
         """Ask services in turn until one answers; ``None`` once it is over."""
         while not self.over.is_set():
             self.asked += 1
             service = self.running[(self.number + self.asked // _TURN) % len(self.running)]
             try:
-                response = self.http.post(f"{service.url}{path}", json=body)
+                response = self.http.request("GET" if body is None else "POST", f"{service.url}{path}", json=body)
                 if response.status_code == _REFUSED:
                     raise RuntimeError(f"{path}: {response.text}")
                 found: JsonObject = response.raise_for_status().json()
@@ -97,17 +111,22 @@ class Player:
         return None
 
 
-def trial(folder: Path, url: str, count: int, kills: int, players: int, seed: int) -> dict[str, int]:
-    """Kill services so often while seats play, and count what was lost, shown early, doubled or forked; all must be nought."""
+def trial(folder: Path, url: str, count: int, kills: int, players: int, live: int, seed: int) -> dict[str, int]:
+    """Kill services so often while seats play, and count what was lost, shown early, doubled or forked; all must be nought.
+
+    ``live`` of the players follow matches on a feed.
+    """
     chance, over = random.Random(seed), Event()
     settings = {"CLVLAB_DATABASE_URL": url, "CLVLAB_SEAT_LOG_TICKS": "50", "CLVLAB_MAX_OWNER_SEATS": "10000"}
+    settings |= {"CLVLAB_DEVFEED": "1", "CLVLAB_REPLAY_SPEED": "1e9", "CLVLAB_LIVE_FOLDER": str(folder / "live")}
+    settings |= {"CLVLAB_SEAT_LIVE_S": "600", "CLVLAB_JOB_LEASE_S": "2", "CLVLAB_MAX_OWNER_LIVE": "100"}
     with services(folder, count, **settings, CLVLAB_CHECKPOINT_FILE=str(folder / "checkpoint")) as served:
         headers = {"Authorization": f"Bearer {dev_token(folder / 'keys', _OWNER, 86_000)}"}
         with (
             httpx2.Client(headers=headers, timeout=20, verify=False, limits=httpx2.Limits(max_connections=None)) as http,
             ThreadPoolExecutor(players) as threads,
         ):
-            playing = [Player(served, http, number, over) for number in range(players)]
+            playing = [Player(served, http, number, over, number < live) for number in range(players)]
             tasks = [threads.submit(player.play) for player in playing]
             try:
                 for _ in range(kills):
@@ -120,7 +139,9 @@ def trial(folder: Path, url: str, count: int, kills: int, players: int, seed: in
                 over.set()
             for task in tasks:
                 task.result()
-    return {"kills": kills} | _judged(folder, url, [one for player in playing for one in player.played])
+    followed = [one for player in playing if player.is_live for one in player.played]
+    live_counts = {"live seats": len(followed), "live ticks": sum(len(own.heads) - 1 for own in followed)}
+    return {"kills": kills} | live_counts | _judged(folder, url, [one for player in playing for one in player.played])
 
 
 def _judged(folder: Path, url: str, played: Sequence[Played]) -> dict[str, int]:

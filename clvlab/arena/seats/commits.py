@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Generic, TypeVar
@@ -13,6 +16,8 @@ _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
 _AT_ONCE = 256
 _IDLE_S = 30.0
+_Outcome = Future[_Made] | asyncio.Future[_Made]
+_Waiting = tuple[_Item, Future[_Made] | asyncio.Future[_Made]]
 
 logger = logging.getLogger("clvlab.seats")
 
@@ -28,7 +33,8 @@ class GroupCommit(Generic[_Item, _Made]):
         self, commit: Callable[[Sequence[_Item]], Sequence[_Made | Exception]], idle: Callable[[], None] = lambda: None
     ) -> None:
         self._commit, self._idle = commit, idle
-        self._waiting: SimpleQueue[tuple[_Item, Future[_Made]] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[list[_Waiting[_Item, _Made]] | None] = SimpleQueue()
+        self._held: deque[_Waiting[_Item, _Made]] = deque()
         self._thread: Thread | None = None
         self._guard = Lock()
 
@@ -41,10 +47,26 @@ class GroupCommit(Generic[_Item, _Made]):
     def submit(self, item: _Item) -> Future[_Made]:
         """Return the future of an item, which is done once the item is on the disk, or failed."""
         made: Future[_Made] = Future()
-        self._waiting.put((item, made))
+        self._put([(item, made)])
+        return made
+
+    def answer(self, item: _Item) -> asyncio.Future[_Made]:
+        """Return the future of an item on the running loop. Items of one turn of the loop are handed over together after it."""
+        loop = asyncio.get_running_loop()
+        made: asyncio.Future[_Made] = loop.create_future()
+        self._held.append((item, made))
+        loop.call_soon(self._hand_over)  # the first one of a turn finds all, the others nothing
+        return made
+
+    def _hand_over(self) -> None:
+        held = [self._held.popleft() for _ in range(len(self._held))]
+        if held:
+            self._put(held)
+
+    def _put(self, items: list[_Waiting[_Item, _Made]]) -> None:
+        self._waiting.put(items)
         if self._thread is None:
             self.start()
-        return made
 
     def stop(self) -> None:
         """Commit what waits, and end the thread; idempotent."""
@@ -57,16 +79,16 @@ class GroupCommit(Generic[_Item, _Made]):
     def _run(self) -> None:
         while True:
             try:
-                batch = [self._waiting.get(timeout=_IDLE_S)]
+                batches = [self._waiting.get(timeout=_IDLE_S)]
             except Empty:
                 self._call_idle()
                 continue
-            while batch[-1] is not None and len(batch) < _AT_ONCE and not self._waiting.empty():
-                batch.append(self._waiting.get())
-            items = [one for one in batch if one is not None]
+            while batches[-1] is not None and sum(map(len, filter(None, batches))) < _AT_ONCE and not self._waiting.empty():
+                batches.append(self._waiting.get())
+            items = [one for batch in filter(None, batches) for one in batch]
             if items:
                 self._settle(items)
-            if batch[-1] is None:
+            if batches[-1] is None:
                 return
 
     def _call_idle(self) -> None:
@@ -75,7 +97,7 @@ class GroupCommit(Generic[_Item, _Made]):
         except Exception:  # the boundary of a thread, which must live on for the next item
             logger.exception("seats that were left alone could not be looked at")
 
-    def _settle(self, items: Sequence[tuple[_Item, Future[_Made]]]) -> None:
+    def _settle(self, items: Sequence[_Waiting[_Item, _Made]]) -> None:
         try:
             made: Sequence[_Made | Exception] = self._commit([item for item, _ in items])
         except Exception as error:  # noqa: BLE001  # the boundary of a thread: the caller of the item gets the error
@@ -84,8 +106,22 @@ class GroupCommit(Generic[_Item, _Made]):
                     self._settle([one])
                 return
             made = [error]
+        of_loops: dict[asyncio.AbstractEventLoop, list[tuple[_Outcome[_Made], _Made | Exception]]] = defaultdict(list)
         for (_, future), outcome in zip(items, made, strict=True):
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
+            if isinstance(future, Future):
+                _set([(future, outcome)])
             else:
-                future.set_result(outcome)
+                of_loops[future.get_loop()].append((future, outcome))
+        for loop, outcomes in of_loops.items():  # one wake for all, where each would cost the loop a system call
+            with suppress(RuntimeError):  # it is closed, so nothing waits for these
+                loop.call_soon_threadsafe(_set, outcomes)
+
+
+def _set(outcomes: Sequence[tuple[_Outcome[_Made], _Made | Exception]]) -> None:
+    for future, outcome in outcomes:
+        if future.cancelled():
+            continue
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

@@ -51,7 +51,7 @@ def seat_spec(
     decisions: Sequence[Decision] = (),
 ) -> ReplaySpec:
     """Return the specification of a seat's run, whose id does not depend on the decisions."""
-    config = sealed_config(seat_id, request.blind, secret)
+    config = sealed_config(seat_id, request.blind, secret, request.competition_id)
     identity = Identity(request.agent_id, STRATEGY, STRATEGY_VERSION, config, proof_mode="verified", causality=Causality.ASKED)
     return ReplaySpec(
         kind=KIND,

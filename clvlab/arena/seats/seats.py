@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -94,11 +94,15 @@ class SteadyClock:
 
 @dataclass(slots=True)
 class _SeatHint:
-    """What this process saw last of a seat, as a hint: its answered ticks, and ticks and time of the last head in the log."""
+    """What this process saw last of a seat, as a hint: its answered ticks, and ticks and time of the last head in the log.
+
+    ``newest`` is the tick that left last.
+    """
 
     ticks: int
     logged_ticks: int
     logged_ts_ms: int
+    newest: SeatTick | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ class _Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class _Act:
+class Act:
     """An answer that waits for its transaction. ``fault`` refuses it if its tick is open, ``started`` is of the last tick."""
 
     known: _Seat
@@ -166,7 +170,7 @@ class Seats:
         self._live, self._cancel = live or LiveFeed(None, clock), cancel
         self._live_tapes: BoundedCache[LiveTape] = BoundedCache(_SEATS, lambda tape: 1)  # noqa: ARG005
         self._seats: BoundedCache[_Seat] = BoundedCache(_SEATS, lambda known: 1)  # noqa: ARG005
-        self._acts: GroupCommit[_Act, SeatAnswer] = GroupCommit(self._commit, self.sweep)
+        self._acts: GroupCommit[Act, SeatAnswer] = GroupCommit(self._commit, self.sweep)
 
     def start(self) -> None:
         """Look now and then for seats that were left alone."""
@@ -272,8 +276,9 @@ class Seats:
                 raise SeatConflictError("over", f"seat {seat_id} is {row['status']}")
             if self._now() - row["served_ts_ms"] > 1000 * row["tick_s"]:
                 tape = self._tape_of(known)
-                digest = tick_digest(tick_salt(known.secret, tick), tape.view(tick, known.blind, known.secret))
-                self._acts.submit(_Act(known, tape, tick, digest=digest)).result()
+                missed = _tick(tape, tick, known.blind, known.secret)
+                digest = tick_digest(missed["salt"], missed["view"])
+                self._acts.submit(Act(known, tape, tick, digest=digest)).result()
             else:
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_S)
@@ -398,10 +403,10 @@ class Seats:
         SeatTooLongError
             The decisions of the seat take too many bytes.
         """
-        return self.submit(caller, seat_id, action).result()
+        return self._acts.submit(self.prepared(caller, seat_id, action)).result()
 
-    def submit(self, caller: str, seat_id: str, action: SeatAction) -> Future[SeatAnswer]:
-        """Begin ``act``, and return the future of its answer. Nothing is read from a disk if ``is_known``."""
+    def prepared(self, caller: str, seat_id: str, action: SeatAction) -> Act:
+        """Return what ``act`` records, for ``answer``. Nothing is read from a disk if ``is_known``."""
         known = self._of(caller, seat_id)
         tape, tick = self._tape_of(known), action.tick
         if tick > min(known.seen.ticks + 1, tape.ticks):  # perhaps another process answered since
@@ -415,14 +420,21 @@ class Seats:
             raise SeatConflictError("unserved", f"tick {tick} of seat {seat_id} has not come yet")
         market = tape.market_name(tick, known.blind, known.secret)
         decisions = [one.recorded(one.market or market) for one in action.proposals]
-        digest = tick_digest(tick_salt(known.secret, tick), tape.view(tick, known.blind, known.secret))
+        opened = known.seen.newest
+        if opened is None or opened["view"]["tick"] != tick:
+            opened = _tick(tape, tick, known.blind, known.secret)
+        digest = tick_digest(opened["salt"], opened["view"])
         fault: ClvlabError | None = None
         try:
             tape.check(tick, decisions, known.blind, known.secret, known.row["request"].get("max_stake"))
         except DecisionError as error:  # raised only if the tick is open: its text names what was shown by then
             fault = error
         started = self._spec(known).started if tick == tape.ticks and known.blind is not Blind.LIVE else None
-        return self._acts.submit(_Act(known, tape, tick, decisions, digest, fault, started))
+        return Act(known, tape, tick, decisions, digest, fault, started)
+
+    def answer(self, act: Act) -> asyncio.Future[SeatAnswer]:
+        """Record what was prepared, from an event loop, and return the future of what ``act`` returns."""
+        return self._acts.answer(act)
 
     def is_known(self, seat_id: str, tick: int) -> bool:
         """Whether this process has in memory what the answer to a tick needs; the last tick needs the pack."""
@@ -431,14 +443,14 @@ class Seats:
         known = self._seats.get(seat_id, lambda: self._read(seat_id))
         return tick <= known.seen.ticks + 1 and known.tape_key in self._tapes and tick < self._tape_of(known).ticks
 
-    def _commit(self, acts: Sequence[_Act]) -> list[SeatAnswer | Exception]:
+    def _commit(self, acts: Sequence[Act]) -> list[SeatAnswer | Exception]:
         """Record answers in one transaction.
 
         1. Lock the run log if a head is due, then the seats: every transaction that locks both does so in this order. 2. Judge
         each answer by the place of its seat. 3. Write heads, ticks and places. 4. After the commit, make the answers.
         """
         now, stamp = self._now(), self._clock()
-        moved: dict[str, tuple[SeatPlace, _Act]] = {}
+        moved: dict[str, tuple[SeatPlace, Act]] = {}
         new: dict[tuple[str, int], SeatTickRow] = {}
         made: list[SeatTickRow | ClvlabError] = []
         with self._database.write() as connection:
@@ -464,16 +476,14 @@ class Seats:
                 self._abandon_if_possible(seat_id)
         return [one if isinstance(one, Exception) else self._answer(act, one) for act, one in zip(acts, made, strict=True)]
 
-    def _may_be_due(self, act: _Act, now_ms: int) -> bool:
+    def _may_be_due(self, act: Act, now_ms: int) -> bool:
         seen = act.known.seen
         return act.started is not None or self._is_due(act.tick - seen.logged_ticks, now_ms - seen.logged_ts_ms)
 
     def _is_due(self, ticks: int, passed_ms: int) -> bool:
         return ticks >= self._limits.log_ticks or passed_ms >= 1000 * self._limits.log_s
 
-    def _note(
-        self, connection: Connection, log: StoredLogRows, place: SeatPlace, act: _Act, now_ms: int, stamp_ms: int
-    ) -> None:
+    def _note(self, connection: Connection, log: StoredLogRows, place: SeatPlace, act: Act, now_ms: int, stamp_ms: int) -> None:
         """Record the head of a chain if it is due, and enter the run of a seat whose last tick is answered."""
         run_id, is_over = act.known.row["run_id"], place["status"] == SeatStatus.FINISHED
         passed = place["ticks"] - place["logged_ticks"], now_ms - place["logged_ts_ms"]
@@ -486,9 +496,10 @@ class Seats:
             payload: JobPayload = {"origin_id": row["seat_id"]}
             enter(connection, act.started, row["owner"], stamp_ms, ranked=row["ranked"], payload=payload)
 
-    def _answer(self, act: _Act, link: SeatTickRow) -> SeatAnswer:
+    def _answer(self, act: Act, link: SeatTickRow) -> SeatAnswer:
         known, tick = act.known, link["tick"]
         following = None if tick == act.tape.ticks else _tick(act.tape, tick + 1, known.blind, known.secret)
+        known.seen.newest = following
         answered, waits = self._receipt(act.seat_id, link), following is None and known.blind is Blind.LIVE
         answer: SeatAnswer = {"seat_id": act.seat_id, "answered": answered, "done": following is None, "next": following}
         return {**answer, "done": False, "waiting": waits} if known.blind is Blind.LIVE else answer
@@ -617,7 +628,7 @@ class Seats:
 
 def _judged(
     connection: Connection,
-    act: _Act,
+    act: Act,
     place: SeatPlace,
     new: Mapping[tuple[str, int], SeatTickRow],
     now_ms: int,
@@ -658,7 +669,7 @@ def _unserved(place: SeatPlace | SeatRow, tick: int, now_ms: int) -> SeatConflic
     return None
 
 
-def _moved(act: _Act, place: SeatPlace, now_ms: int, stamp_ms: int) -> SeatTickRow:
+def _moved(act: Act, place: SeatPlace, now_ms: int, stamp_ms: int) -> SeatTickRow:
     """Move a place by the answer to its open tick, and return the new link of its chain."""
     missed = now_ms - place["served_ts_ms"] > 1000 * place["tick_s"]
     recorded = [] if missed else act.decisions
@@ -695,8 +706,8 @@ def _summary(row: SeatRow) -> SeatSummary:
 
 
 def _taken(connection: Connection, row: SeatRow) -> SeatsTaken:
-    over_pack, abandoned, of_owner = seats.counts(connection, row["owner"], row["content_hash"])
-    return {"over_pack": over_pack, "abandoned": abandoned, "of_owner": of_owner}
+    over_pack, abandoned, of_owner, packs = seats.counts(connection, row["owner"], row["content_hash"])
+    return {"over_pack": over_pack, "abandoned": abandoned, "of_owner": of_owner, "packs": packs}
 
 
 def _tape_key(content_hash: str, fixture_ids: Sequence[int]) -> tuple[str, str]:

@@ -16,9 +16,8 @@ from clvlab.law.tape import Tape
 from clvlab.log.seats import Blind, alias
 from clvlab.packs.reader import Pack
 from clvlab.proof.canonical import JsonObject
+from clvlab.sources.capture.replay import message_rows
 
-_ORDER = ["ts_ms", "fixture_id", "tick_seq"]
-_HEAD = ["fixture_id", "tick_seq", "ts_ms", "in_running", "market_key", "suspended"]
 _LISTED = 10
 _ROWS_PER_TICK = 64  # before a tape is read, its messages are bounded by its rows
 
@@ -108,7 +107,7 @@ class SeatTape(SeatMessages):
     def of(cls, pack: Pack, fixture_ids: Sequence[int]) -> SeatTape:
         tape = pack.tape(list(fixture_ids))
         announced = tape.fixtures if tape.announced is None else tape.announced
-        return cls(_messages(tape), known_of(Tape(tape.binding, tape.rows, tape.series, announced, about=tape.about)))
+        return cls(message_rows(tape), known_of(Tape(tape.binding, tape.rows, tape.series, announced, about=tape.about)))
 
     @property
     def ticks(self) -> int:
@@ -181,8 +180,3 @@ def too_long(most: int) -> SeatTooLongError:
 def _not_among(what: str, name: str, known: Sequence[str]) -> str:
     listed = ", ".join(map(repr, known[:_LISTED])) + (", ..." if len(known) > _LISTED else "")
     return f"{what} {name!r:.200}; there are: {listed}"
-
-
-def _messages(tape: Tape) -> pl.DataFrame:
-    grouped = tape.ticks().collect(engine="in-memory").group_by(_HEAD, maintain_order=True)
-    return grouped.agg("side", "prob_bps", "odds_milli").sort(_ORDER)

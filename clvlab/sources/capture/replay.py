@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from time import monotonic
 
 import orjson
+import polars as pl
 
 from clvlab.errors import FeedError
 from clvlab.law.message import Message
@@ -15,6 +16,8 @@ from clvlab.packs.reader import Pack
 from clvlab.sources.capture.feed import FeedMessage, Health, Item, Resumption, Stop, now_ms
 from clvlab.sources.capture.source import Source, StateReader
 from clvlab.sources.exchange import State
+
+_HEAD = ["fixture_id", "tick_seq", "ts_ms", "in_running", "market_key", "suspended"]
 
 
 def messages_of(pack: Pack, fixture_ids: Sequence[int] = ()) -> list[Message]:
@@ -28,15 +31,14 @@ def messages_of(pack: Pack, fixture_ids: Sequence[int] = ()) -> list[Message]:
     unknown = sorted(set(fixture_ids) - set(pack.fixture_ids))
     if unknown:
         raise FeedError(f"the pack {pack.pack_id!r} has no fixture {unknown[0]}: see CLVLAB_REPLAY_PACK")
-    return sorted(_messages(pack.tape(sorted(set(fixture_ids)) or None)), key=lambda m: (m.ts_ms, m.fixture_id, m.tick_seq))
+    rows = message_rows(pack.tape(sorted(set(fixture_ids)) or None)).iter_rows()
+    return [Message._make((*row[:5], *map(tuple, row[6:]), row[5])) for row in rows]
 
 
-def _messages(tape: Tape) -> Iterator[Message]:
-    head = ["fixture_id", "tick_seq", "ts_ms", "in_running", "market_key", "suspended"]
-    ticks = tape.ticks().collect().group_by(head, maintain_order=True).agg("side", "prob_bps", "odds_milli")
-    for fixture_id, tick_seq, ts_ms, in_running, market_key, suspended, sides, prob_bps, odds_milli in ticks.iter_rows():
-        prices = tuple(sides), tuple(prob_bps), tuple(odds_milli)
-        yield Message(fixture_id, tick_seq, ts_ms, in_running, market_key, *prices, suspended)
+def message_rows(tape: Tape) -> pl.DataFrame:
+    """Return the messages of a tape by time, fixture and tick: ``_HEAD``, and lists of sides, probabilities and odds."""
+    grouped = tape.ticks().collect(engine="in-memory").group_by(_HEAD, maintain_order=True)
+    return grouped.agg("side", "prob_bps", "odds_milli").sort("ts_ms", "fixture_id", "tick_seq")
 
 
 def announced_fixtures(pack: Pack) -> dict[int, Fixture]:

@@ -88,8 +88,8 @@ def install_mcp(app: FastAPI, settings: Settings) -> Callable[[], Any]:
     owners, anybody = (_manager(desk_of, settings) for desk_of in (of_owner, of_anybody))
     owned = AuthContextMiddleware(RequireAuthMiddleware(owners.handle_request, []))
     guarded = AuthenticationMiddleware(owned, backend=BearerAuthBackend(_Tokens(app.state.auth)))
-    for path, inner in ((PATH, guarded), (PRACTICE, anybody.handle_request)):
-        app.router.routes.append(_McpRoute(path, _Endpoint(_with_faults(inner)), methods=["POST"], include_in_schema=False))
+    for path, inner in ((PATH, guarded), (PRACTICE, anybody.handle_request)):  # first: each route before them would be tried
+        app.router.routes.insert(0, _McpRoute(path, _Endpoint(_with_faults(inner)), methods=["POST"], include_in_schema=False))
 
     @asynccontextmanager
     async def answering() -> AsyncIterator[None]:

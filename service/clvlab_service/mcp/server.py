@@ -30,7 +30,6 @@ _WORDS = ("title", "default", "additionalProperties", "maxLength", "maxItems", "
 def server(desk_of: Callable[[Context], Desk]) -> Server[Any]:
     """Return a server of all tools; ``desk_of`` finds the caller of a request."""
     listed, resources = types.ListToolsResult(tools=[_listed(tool) for tool in TOOLS.values()]), Resources()
-    schemas = {name: tool.request.model_json_schema() for name, tool in TOOLS.items()}
     templates = types.ListResourceTemplatesResult(
         resource_templates=[types.ResourceTemplate(name=about, uri_template=uri) for uri, about in TEMPLATES.items()]
     )
@@ -80,7 +79,7 @@ def server(desk_of: Callable[[Context], Desk]) -> Server[Any]:
         "clvlab",
         version=version("clvlab"),
         instructions=INSTRUCTIONS,
-        get_tool_input_schema=schemas.get,  # for each call, where making a schema would take longer than an act
+        get_tool_input_schema=lambda _: None,  # no schema names a header, which the SDK would look for at each call
         on_list_tools=list_tools,
         on_call_tool=call,
         on_list_resources=list_resources,

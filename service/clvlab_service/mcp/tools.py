@@ -219,10 +219,10 @@ async def act(desk: Desk, wanted: Act) -> Tick:
     action = SeatAction.model_construct(wanted.model_fields_set - {"seat"}, **{k: v for k, v in wanted if k != "seat"})
     try:
         if seats.is_known(wanted.seat, wanted.tick):
-            made = seats.submit(desk.seat_owner, wanted.seat, action)
+            prepared = seats.prepared(desk.seat_owner, wanted.seat, action)
         else:
-            made = await desk.work("", seats.submit, desk.seat_owner, wanted.seat, action)
-        flat = flat_tick(await asyncio.wrap_future(made))
+            prepared = await desk.work("", seats.prepared, desk.seat_owner, wanted.seat, action)
+        flat = flat_tick(await seats.answer(prepared))
     except SeatConflictError as error:
         if error.reason != "unserved" or error.open_tick is not None:  # the open tick of a live seat, which has not come yet
             raise

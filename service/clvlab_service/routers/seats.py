@@ -122,10 +122,10 @@ ACT: BaseRoute = router.routes[-1]
 async def answer(seats: Seats, principal: str, seat_id: str, action: SeatAction) -> Response:
     """Answer the open tick of a seat, on another thread if something must be read from a disk first."""
     if seats.is_known(seat_id, action.tick):
-        made = seats.submit(principal, seat_id, action)
+        prepared = seats.prepared(principal, seat_id, action)
     else:
-        made = await run_in_threadpool(seats.submit, principal, seat_id, action)
-    return Response(orjson.dumps(await asyncio.wrap_future(made)), media_type="application/json")
+        prepared = await run_in_threadpool(seats.prepared, principal, seat_id, action)
+    return Response(orjson.dumps(await seats.answer(prepared)), media_type="application/json")
 
 
 @router.delete(
