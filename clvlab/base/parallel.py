@@ -13,6 +13,7 @@ from itertools import chain, groupby, islice
 from typing import Any, Generic, TypeVar
 
 from clvlab import errors
+from clvlab.base.progress import listening, muted
 from clvlab.errors import ClvlabError, ExecutorError
 
 _ALONE_S = 1.0  # seconds of work here before other processes are considered
@@ -67,7 +68,8 @@ def parallel_map(work: Work[Q, A], questions: Iterable[Q], count: int, executor:
     left, spent_s, done, several = iter(questions), 0.0, 0, workers() > 1
     for question in left:
         start_s = time.perf_counter()
-        answers = work.local((question,))
+        with listening(muted):
+            answers = work.local((question,))
         spent_s, done = spent_s + time.perf_counter() - start_s, done + 1
         yield from answers
         far = executor is not None or (several and spent_s / done * (count - done) >= _WORTH_S)

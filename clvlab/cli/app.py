@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from clvlab.base.invocation import command
+from clvlab.base.progress import each
 from clvlab.cli import proof
 from clvlab.cli.arena import arena_app, mcp
 from clvlab.cli.bets import bets_app
@@ -51,7 +52,7 @@ from clvlab.cli.output import (
     table,
 )
 from clvlab.cli.packs import packs_app
-from clvlab.cli.progress import interruptible, stages
+from clvlab.cli.progress import interruptible, shown
 from clvlab.cli.runs import compare, report, runs, share, verify
 from clvlab.cli.search import sweep
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
@@ -137,11 +138,11 @@ def demo(runs_folder: RunsOption = run_list.DEFAULT_RUNS, as_json: JsonOption = 
         if not as_json:
             out.print(f"Pack [bold]{pack.pack_id}[/]: {len(pack.fixture_ids)} fixtures, {pack.provenance} (no real odds)\n")
         for name in ("baseline", "cumulative-drift"):
-            with stages(f"backtest of {name}") as progress:
-                tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms), progress))
-        with err.status("verifying"):
+            with shown(f"Backtest of {name}", as_json=as_json):
+                tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms)))
+        with shown("Verification", as_json=as_json):
             folders = [runs_folder / test.run_id for test in tests]
-            verdicts = [run_folder.verify_folder(folder) for folder in folders]
+            verdicts = [run_folder.verify_folder(folder) for folder in each("verifying runs", folders, len(folders))]
     if as_json:
         rows = zip(tests, folders, verdicts, strict=True)
         print_json(
@@ -213,7 +214,7 @@ def backtest(
     with (
         interruptible(left),
         operations.open_log(log, create=True) if log else nullcontext() as opened,
-        stages(f"backtest of {agent}") as progress,
+        shown(f"Backtest of {agent}", as_json=as_json),
     ):
         spec = backtest_spec(
             packs.open_pack(pack),
@@ -225,7 +226,7 @@ def backtest(
             audit=audit,
         )
         planned.append(spec.run_id)
-        test = execute(spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), progress)
+        test = execute(spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL))
     folder = runs_folder / test.run_id
     if as_json:
         audits = {"audits": {agent_id: found.facts() for agent_id, found in test.audits.items()}}
@@ -252,7 +253,7 @@ def show(
     from clvlab.runs.card import proof_card
 
     goes_with("the printed card, which --json and --seq do not show", seq is None and not as_json, decisions=decisions)
-    with interruptible(), err.status("reading"):
+    with interruptible(), shown("Verification", as_json=as_json):
         path = run_list.find_run(run, runs_folder)
         one = None if seq is None else run_folder.decision(path, seq)
         verdict = run_folder.verify_folder(path) if one is None else None

@@ -12,7 +12,7 @@ import typer
 from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, goes_with
 from clvlab.cli.output import err, facts, out, plain, plain_lines, print_json, say, show_next
-from clvlab.cli.progress import interruptible
+from clvlab.cli.progress import interruptible, shown
 from clvlab.errors import ClvlabError, MissingExtraError
 from clvlab.words import counted
 
@@ -73,7 +73,7 @@ def backup(
         from clvlab.store.database import back_up
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
-    with err.status("copying"):
+    with interruptible(lambda: f"the backup in {out_file} is whole" if out_file.exists() else "no backup was written"):
         checkpoint = back_up(database_url, out_file, checkpoint_file)
     out.print(f"Wrote {out_file.stat().st_size:,} bytes to {plain(str(out_file))}")
     out.print(f"Newest published checkpoint: {plain(str(checkpoint)) if checkpoint else 'none'}")
@@ -86,7 +86,7 @@ def doctor(as_json: JsonOption = False) -> None:
     """Say what is installed, what missing extras would give, and whether the bundled packs verify; exit 1 if one does not."""
     from clvlab.arena.installation import installation
 
-    with interruptible(), err.status("verifying the bundled packs"):
+    with interruptible(), shown("Verification of the bundled packs", as_json=as_json):
         found = installation()
     broken = {name: fault for name, fault in found["packs"].items() if fault is not None}
     if as_json:

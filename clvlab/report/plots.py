@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from clvlab.base.progress import each
 from clvlab.report.axes import BLUE, GREY, RED, axes_or_new, svg
 from clvlab.report.figures import Sheet
 from clvlab.report.html import Html
@@ -27,6 +28,7 @@ _CLV = "CLV, bps of probability"
 _ALWAYS = (
     "clv", "by_time", "by_probability", "by_side", "fixtures", "entry_and_close", "permutation",
 )  # fmt: skip
+_COMPUTED = ("tables", "permutation", "sign_flips", "delay", "moved_lines")
 _AWAITED = {"by time", "by probability", "by side", "fixtures", "permutation"}  # drawn from what threads compute
 
 
@@ -48,10 +50,11 @@ class Plots:
         """Draw all pictures as SVG elements, while threads compute what the others and the page wait for."""
         drawings, sheet = dict(self.drawings()), self._sheet
         with ThreadPoolExecutor(2) as pool:
-            computed = pool.map(partial(getattr, sheet), ("tables", "permutation", "sign_flips", "delay", "moved_lines"))
-            drawn = {title: svg(draw, title) for title, draw in drawings.items() if title not in _AWAITED}
-            list(computed)
-        return [drawn.get(title) or svg(draw, title) for title, draw in drawings.items()]
+            computed = pool.map(partial(getattr, sheet), _COMPUTED)
+            early = [(title, draw) for title, draw in drawings.items() if title not in _AWAITED]
+            drawn = {title: svg(draw, title) for title, draw in each("drawing pictures", early, len(early))}
+            list(each("computing nulls and breakdowns", computed, len(_COMPUTED)))
+        return [drawn.get(title) or svg(draw, title) for title, draw in each("drawing pictures", drawings.items())]
 
     def clv(self, ax: Axes | None = None) -> Axes:
         """Distribution of CLV, with mean, interval and median."""

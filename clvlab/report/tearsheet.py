@@ -10,10 +10,12 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.base import progress
 from clvlab.base.names import names_checked
 from clvlab.law.tape import Tape
 from clvlab.report import breakdowns
 from clvlab.report.bankrolls import BankrollFan, bankroll_of
+from clvlab.report.bars import shown
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
 from clvlab.report.executable import AGE_S, DELAY_S, STAKE, Executable, listed_values
@@ -64,6 +66,7 @@ _PART = "chosen from a larger run"
 def sheet_html(sheet: Sheet, pictures: list[Html], executable: Executable | None = None) -> Html:
     """Show a tear sheet with its pictures, and what taking offers would have paid."""
     clv, own, pack = sheet.clv, sheet.tables, sheet.source.pack
+    progress.report("writing the sheet")
     ruler, ruled = mean_ruler(sheet.sums["clv"], MEASURES["clv"], sheet.level)
     scored, settled = sheet.scored, sheet.settled
     tables = {name: (title, own[name]) for name, title in breakdowns.TITLES.items() if own[name].height}
@@ -477,7 +480,8 @@ class TearSheet(Exportable):
         return f"Tear sheet of {self.agent_id}{of}: {self.line}; next: .frame, .tables, .plot, .only(), .to_html(path)"
 
     def _repr_html_(self) -> Html:
-        return sheet_html(self, self.plot.svgs())
+        with shown(f"Tear sheet of {self.agent_id}"):
+            return sheet_html(self, self.plot.svgs())
 
 
 # The tear sheet as a page.

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from clvlab.base.progress import report
 from clvlab.errors import EvidenceError, FileError
 from clvlab.proof.seal import SealedRun
+from clvlab.report.bars import shown
 from clvlab.report.export import Exportable
 from clvlab.report.html import Html, card
 
@@ -91,7 +93,9 @@ class Run:
         """Recompute the proof from the sealed bytes; an anchor stays pending, because no chain is read."""
         from clvlab.proof.verify import verify
 
-        return VerificationResult(verify(self.source, self.receipts, anchor=self.anchor))
+        with shown(f"Verification of {self.run_id}"):
+            report("recomputing the proof")
+            return VerificationResult(verify(self.source, self.receipts, anchor=self.anchor))
 
     def decision(self, seq: int) -> InspectorRecord:
         """Return one sealed decision with its score by the law; ``seq`` is its number in the scores.
@@ -169,7 +173,8 @@ class Run:
         """
         from clvlab.arena.runs.bundles import push_run
 
-        return push_run(self.source, url, self.receipts, self.view)
+        with shown(f"Upload of {self.run_id}"):
+            return push_run(self.source, url, self.receipts, self.view)
 
     def share(self, path: str | Path, *, page: str | None = None, agent_id: str | None = None) -> Path:
         """Write one picture to send, 1200 x 630: verdict, interval, power, curve, causality, and what was not checked.

@@ -1,0 +1,138 @@
+"""Bars of progress: a line that changes, in a notebook or a terminal; or one line for each stage where no bar can be drawn."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from clvlab.base.names import printable
+from clvlab.base.progress import Draw, State, Watch, is_heard
+from clvlab.report.html import render
+from clvlab.words import share, span
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_MOST_COUNTED = 1_000_000
+
+
+def shown(what: str) -> AbstractContextManager[None]:
+    """Show progress in a notebook or a terminal once work has taken a second; part of other work shows none itself."""
+    shell = notebook()
+    if is_heard() or (shell is None and not (sys.stdout.isatty() and sys.stderr.isatty())):
+        return nullcontext()
+    return _shown(what, shell)
+
+
+@contextmanager
+def _shown(what: str, shell: Any) -> Iterator[None]:
+    ended = "failed"
+
+    def drawing() -> AbstractContextManager[Draw]:
+        if shell is not None:
+            return notebook_bar(shell.display, what, lambda: ended)
+
+        from rich.console import Console  # imported here: most sessions never draw a bar
+
+        return terminal_bar(Console(stderr=True), what)
+
+    with Watch(drawing).watching():
+        try:
+            yield
+            ended = "finished"
+        except KeyboardInterrupt:
+            ended = "interrupted"
+            raise
+
+
+def notebook() -> Any:
+    """Return IPython's display module in a kernel, else ``None``."""
+    kernel = sys.modules.get("ipykernel.kernelapp")
+    return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
+
+
+def words_of(state: State) -> str:
+    """Return stage, share done and time left in words.
+
+    Counts of a million or more are bytes or rows, which the share says better.
+
+    Examples
+    --------
+    >>> words_of(State("reading files", 3, 12, 9.0, 27.3))
+    'reading files, 3 of 12 (25.0 %), about 27 s left'
+    >>> words_of(State("hashing ticks.parquet", 3 << 28, 1 << 30, 2.0, None)), words_of(State("scoring", 0, 0, 130.0, None))
+    ('hashing ticks.parquet, 75.0 %, 2 s so far', 'scoring, 2 min so far')
+    """
+    part = share(state.done / state.total) if state.total else ""
+    if state.total and state.total < _MOST_COUNTED:
+        part = f"{state.done:,} of {state.total:,} ({part})"
+    elif state.done and not state.total:
+        part = f"{state.done:,}"
+    when = f"{span(state.elapsed_s)} so far" if state.left_s is None else f"about {span(state.left_s)} left"
+    return ", ".join(printable(text) for text in (state.stage, part, when) if text)
+
+
+class Drawn:
+    """HTML and text; a viewer shows either."""
+
+    def __init__(self, text: str, content: str) -> None:
+        self._text, self._content = text, content
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return self._content
+
+
+@contextmanager
+def notebook_bar(display: Callable[..., Any], what: str, ended: Callable[[], str]) -> Iterator[Draw]:
+    """Show a bar under a cell. ``display`` is IPython's; ``ended`` says how the work ended, for the line that stays."""
+
+    def shown(text: str, state: State | None) -> Drawn:
+        return Drawn(text, render("bar.html", text=text, state=state))
+
+    handle = display(shown(what, None), display_id=True)
+    last: list[State] = []
+
+    def draw(state: State) -> None:
+        last[:] = [state]
+        handle.update(shown(f"{what}: {words_of(state)}", state))
+
+    try:
+        yield draw
+    finally:
+        took = f" after {span(last[0].elapsed_s)}" if last else ""
+        handle.update(shown(f"{what}: {ended()}{took}", None))
+
+
+@contextmanager
+def terminal_bar(console: Console, what: str) -> Iterator[Draw]:
+    """Show a bar in the last line of a terminal, and clear it at the end."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn  # imported here: most sessions never draw a bar
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24))
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task(what, total=None)
+
+        def draw(state: State) -> None:
+            bar.update(
+                task, description=f"{what}: {words_of(state)}", total=state.total or None, completed=state.done, refresh=True
+            )
+
+        yield draw
+
+
+@contextmanager
+def stage_lines(write: Callable[[str], object], what: str) -> Iterator[Draw]:
+    """Write one line for each stage that takes long enough to be seen."""
+    said = set[str]()
+
+    def draw(state: State) -> None:
+        if state.stage and state.stage not in said:
+            said.add(state.stage)
+            write(f"{printable(what)}: {printable(state.stage)}")
+
+    yield draw
