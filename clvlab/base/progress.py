@@ -75,14 +75,14 @@ class Pace:
     """Number of parts after which a loop reports next, about ten times a second whatever a part takes."""
 
     def __init__(self) -> None:
-        self._size, self._since = 1, time.monotonic()
+        self._size, self._since = 0, 0.0
 
     def __call__(self) -> int:
-        """Return the size of the next block of parts."""
+        """Return the size of the next block of parts, at most twice that of the one before."""
         now = time.monotonic()
         took, self._since = now - self._since, now
         wanted = int(self._size * _PACE_S / took) if took > 0 else 2 * self._size
-        self._size = min(max(wanted, 1), 2 * self._size)
+        self._size = max(1, min(wanted, 2 * self._size))
         return self._size
 
 

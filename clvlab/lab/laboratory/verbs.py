@@ -140,7 +140,7 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
         raise _not_a_pack_error(where)
     if content_hash is not None and not (isinstance(content_hash, str) and content_hash.startswith("sha256:")):
         raise PackFormatError(f"a content hash is written as sha256:<hex>, not {content_hash!r:.80}")
-    with shown(f"Opening {where}"):
+    with shown(f"Opening of {where}"):
         return Pack(application_packs.open_pack(where, content_hash=content_hash))
 
 
