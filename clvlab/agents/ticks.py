@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +13,7 @@ import polars as pl
 from clvlab.agents.book import NOTHING_KNOWN, NULL, Book, Known, MovingBook, columns_of, known_of
 from clvlab.agents.source import agent_sha256
 from clvlab.agents.template import checked_markets, in_markets
-from clvlab.base.progress import Pace
+from clvlab.base.progress import Clock
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError
 from clvlab.law.actions import DECISION_COLUMNS, Decision, decisions_of
@@ -111,16 +110,13 @@ class Walk:
 
         ``told`` gets the number of fixtures whose last message was seen, and of all fixtures, about ten times a second.
         """
-        walk, pace, ends = _walked(tape, self._markets, self._seen), Pace(), fixture_ends(tape, self._markets) if told else []
-        before = -1
-        while before < self._seen:
-            before = self._seen
-            for book in islice(walk, pace() if told else None):
-                answer = self._on_tick(book)
-                self._seen += 1
-                if answer is not None:
-                    self._decided += _checked(answer, book)
-            if told:
+        is_due, ends = Clock(), fixture_ends(tape, self._markets) if told else []
+        for book in _walked(tape, self._markets, self._seen):
+            answer = self._on_tick(book)
+            self._seen += 1
+            if answer is not None:
+                self._decided += _checked(answer, book)
+            if told and is_due():
                 told(bisect_right(ends, self._seen), len(ends))
         return decisions_of(self._decided, self._name)
 

@@ -71,19 +71,17 @@ def listening(listener: OnReport) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-class Pace:
-    """Number of parts after which a loop reports next, about ten times a second whatever a part takes."""
+class Clock:
+    """Whether it is time to report from a loop, about ten times a second whatever a turn takes."""
 
     def __init__(self) -> None:
-        self._size, self._since = 0, 0.0
+        self._due = -math.inf
 
-    def __call__(self) -> int:
-        """Return the size of the next block of parts, at most twice that of the one before."""
-        now = time.monotonic()
-        took, self._since = now - self._since, now
-        wanted = int(self._size * _PACE_S / took) if took > 0 else 2 * self._size
-        self._size = max(1, min(wanted, 2 * self._size))
-        return self._size
+    def __call__(self) -> bool:
+        if (now := time.monotonic()) < self._due:
+            return False
+        self._due = now + _PACE_S
+        return True
 
 
 @dataclass(frozen=True, slots=True)

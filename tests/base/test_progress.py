@@ -5,7 +5,7 @@ from threading import Event, Thread
 import pytest
 
 from clvlab.base import progress
-from clvlab.base.progress import Pace, Watch, each, is_heard, listening, muted, patience_s, report
+from clvlab.base.progress import Clock, Watch, each, is_heard, listening, muted, patience_s, report
 from clvlab.errors import SettingsError
 from tests.waiting import PATIENCE_S
 
@@ -138,20 +138,17 @@ def test_no_time_left_is_said_after_less_than_a_second_or_without_a_step_forward
     assert states(monkeypatch, *moments)[-1] is None
 
 
-@pytest.mark.parametrize(("part_s", "blocks"), [(1e-6, 17), (0.02, 3), (5.0, 1)])
-def test_a_loop_reports_ten_times_a_second_whatever_a_part_takes(part_s, blocks, monkeypatch):
+@pytest.mark.parametrize(("turn_s", "reports"), [(0.001, 10), (0.25, 4), (5.0, 4)])
+def test_a_loop_reports_ten_times_a_second_whatever_a_turn_takes(turn_s, reports, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    pace, sizes = Pace(), []
+    clock, found = Clock(), 0
 
-    for _ in range(40):
-        sizes.append(pace())
-        now[0] += sizes[-1] * part_s
+    for number in range(round(max(1, 4 * turn_s) / turn_s)):
+        now[0] = number * turn_s
+        found += clock()
 
-    assert sizes[0] == 1
-    assert all(size * part_s <= max(0.2, part_s) for size in sizes)
-    assert sizes[-1] * part_s >= min(0.05, part_s)
-    assert next(number for number, size in enumerate(sizes, 1) if size * part_s >= min(0.05, part_s)) <= blocks
+    assert found == reports
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 1), ("0", 0), ("2.5", 2.5), ("inf", float("inf"))])

@@ -48,7 +48,7 @@ from clvlab.agents.isolation.sandbox import CLVLAB, begin_resident, make_residen
 from clvlab.agents.isolation.steps import answered, steps
 from clvlab.agents.isolation.tapes import write_tape
 from clvlab.agents.ticks import fixture_ends
-from clvlab.base.progress import Pace, is_heard, report
+from clvlab.base.progress import Clock, is_heard, report
 from clvlab.engine.agent import Identity, sealable
 from clvlab.errors import AgentError, AgentFailedError, ClvlabError, DecisionError, SchemaError
 from clvlab.law.actions import DECISION_COLUMNS, Decision
@@ -228,21 +228,19 @@ class AgentProcess:
         first = list(islice(walk, 1))  # before any code of the agent runs: how long that takes tells how long the tape is
         self._request(None, FrameKind.STEP, {"configured": configured, "steps": True})
 
-        pace, before = Pace(), self._answered
+        is_due, before = Clock(), self._answered
         ends = fixture_ends(tape) if is_heard() and not self.silent else []
 
         def talk() -> bytes:
             size = 0
             with _on_one_core(self._first):
-                left = chain(first, walk)
-                while block := list(islice(left, pace())):
-                    for at, step in block:
-                        if answer := self._step(step):
-                            size += len(answer)
-                            decided.extend(answered(answer, at))
-                            if len(decided) > most or size > most_bytes(most):
-                                raise self._garbled(f"{len(decided):,} decisions in {size:,} bytes, more than there can be")
-                    if ends:
+                for at, step in chain(first, walk):
+                    if answer := self._step(step):
+                        size += len(answer)
+                        decided.extend(answered(answer, at))
+                        if len(decided) > most or size > most_bytes(most):
+                            raise self._garbled(f"{len(decided):,} decisions in {size:,} bytes, more than there can be")
+                    if ends and is_due():
                         self._progressed(bisect_right(ends, self._answered - before), len(ends))
                 return self._step(b"")
 
