@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _MOST_COUNTED = 1_000_000
+_WIDTH = 24
 
 
 def shown(what: str) -> AbstractContextManager[None]:
@@ -111,16 +112,18 @@ def notebook_bar(display: Callable[..., Any], what: str, ended: Callable[[], str
 @contextmanager
 def terminal_bar(console: Console, what: str) -> Iterator[Draw]:
     """Show a bar in the last line of a terminal, and clear it at the end."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn  # imported here: most sessions never draw a bar
+    from rich.live import Live  # imported here: most sessions never draw a bar
+    from rich.text import Text
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24))
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task(what, total=None)
+    def line(text: str) -> Text:
+        return Text(text, no_wrap=True, overflow="ellipsis")
+
+    with Live(line(what), console=console, transient=True, auto_refresh=False) as live:
 
         def draw(state: State) -> None:
-            bar.update(
-                task, description=f"{what}: {words_of(state)}", total=state.total or None, completed=state.done, refresh=True
-            )
+            full = _WIDTH * min(state.done, state.total) // state.total if state.total else 0
+            bar = f"{'━' * full}{'╌' * (_WIDTH - full)} " if state.total else ""
+            live.update(line(f"{bar}{printable(what)}: {words_of(state)}"), refresh=True)
 
         yield draw
 

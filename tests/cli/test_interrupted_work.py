@@ -51,8 +51,8 @@ def busy(ticks):
         pass
 
 @cl.strategy
-def slow(ticks, stake=1):
-    if stake > 3:
+def slow(ticks, turn=1):
+    if turn > 3:
         print("deciding", file=sys.stderr)
         time.sleep(3600)
     time.sleep(2)
@@ -203,7 +203,7 @@ def test_a_signal_at_any_moment_leaves_nothing_half_written_and_the_command_work
 OF_AGENTS = {
     "backtest pack --agent agents.py:Slow --runs-folder more": "nothing was written",
     "backtest pack --agent agents.py:busy --runs-folder more": "nothing was written",
-    "sweep pack --agent agents.py:slow --grid stake=1,2,3,4,5,6,7,8": "a sweep writes nothing",
+    "sweep pack --agent agents.py:slow --grid turn=1,2,3,4,5,6,7,8": "a sweep writes nothing",
 }
 
 
@@ -217,7 +217,7 @@ def test_a_signal_ends_an_agent_that_does_not_answer_and_every_worker(command, n
 
     try:
         said = os.read(ours, 65536)
-        while b"deciding" not in said:
+        while b"deciding" not in said and process.poll() is None:
             said += os.read(ours, 65536)
         process.send_signal(number)
         code = process.wait(timeout=PATIENCE_S)

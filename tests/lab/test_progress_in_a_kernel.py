@@ -1,5 +1,6 @@
 """Progress and interrupts in the kernel of a notebook, a process of its own."""
 
+import re
 from contextlib import contextmanager
 
 import pytest
@@ -57,7 +58,7 @@ class Kernel:
             kind, content = message["msg_type"], message["content"]
             if kind in ("display_data", "update_display_data", "execute_result"):
                 shown.append((kind, content["data"]["text/plain"]))
-                if interrupt_at is not None and interrupt_at in shown[-1][1]:
+                if interrupt_at is not None and re.search(interrupt_at, shown[-1][1]):
                     self._manager.interrupt_kernel()
                     interrupt_at = None
             elif kind == "error":
@@ -95,11 +96,11 @@ def test_quick_cells_display_nothing_but_their_results(tmp_path):
 
 def test_own_agents_show_fixtures_and_an_interrupt_ends_them(tmp_path):
     with kernel(tmp_path, 0) as cells:
-        shown = cells.run("cl.backtest('starter', Slow())", interrupt_at="fixtures decided, 1 of 12")
+        shown = cells.run("cl.backtest('starter', Slow())", interrupt_at="fixtures decided, [1-9]")
 
         assert shown[-1] == ("error", "KeyboardInterrupt")
         bars = [text for kind, text in shown if kind == "update_display_data"]
-        assert any("fixtures decided, 1 of 12 (8.3%)" in text for text in bars)
+        assert any(re.search(r"fixtures decided, [1-9]+ of 12 \([0-9.]+%\), ", text) for text in bars)
         assert bars[-1].startswith("Backtest on starter: interrupted after ")
         assert [kind for kind, _ in shown].count("display_data") == 1
         assert list(tmp_path.iterdir()) == []
