@@ -13,7 +13,7 @@ import polars as pl
 from clvlab.agents.book import NOTHING_KNOWN, NULL, Book, Known, MovingBook, columns_of, known_of
 from clvlab.agents.source import agent_sha256
 from clvlab.agents.template import checked_markets, in_markets
-from clvlab.base.progress import Clock
+from clvlab.base.progress import ReportClock
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError
 from clvlab.law.actions import DECISION_COLUMNS, Decision, decisions_of
@@ -105,19 +105,19 @@ class Walk:
         self._decided: list[Decision] = []
         self._seen = 0
 
-    def decide(self, tape: Tape, told: Callable[[int, int], None] | None = None) -> pl.DataFrame:
+    def decide(self, tape: Tape, on_progress: Callable[[int, int], None] | None = None) -> pl.DataFrame:
         """Return ``DECISIONS`` over a tape that begins with the previous tape.
 
-        ``told`` gets the number of fixtures whose last message was seen, and of all fixtures, about ten times a second.
+        ``on_progress`` gets the number of fixtures whose last message was seen, and of all fixtures, about ten times a second.
         """
-        is_due, ends = Clock(), fixture_ends(tape, self._markets) if told else []
+        is_due, ends = ReportClock(), fixture_ends(tape, self._markets) if on_progress else []
         for book in _walked(tape, self._markets, self._seen):
             answer = self._on_tick(book)
             self._seen += 1
             if answer is not None:
                 self._decided += _checked(answer, book)
-            if told and is_due():
-                told(bisect_right(ends, self._seen), len(ends))
+            if on_progress and is_due():
+                on_progress(bisect_right(ends, self._seen), len(ends))
         return decisions_of(self._decided, self._name)
 
 

@@ -30,16 +30,13 @@ class OnReport(Protocol):
     def __call__(self, stage: str, done: int = 0, total: int = 0) -> None: ...
 
 
-def _unheard(stage: str, done: int = 0, total: int = 0) -> None:
-    """Ignore a report."""
-
-
-_LISTENER: ContextVar[OnReport] = ContextVar("listener", default=_unheard)
+_LISTENER: ContextVar[OnReport | None] = ContextVar("listener", default=None)
 
 
 def report(stage: str, done: int = 0, total: int = 0) -> None:
     """Report progress to the face that listens, if any. An error of the listener, such as a cancellation, ends the work."""
-    _LISTENER.get()(stage, done, total)
+    if (listener := _LISTENER.get()) is not None:
+        listener(stage, done, total)
 
 
 def each(stage: str, parts: Iterable[T], total: int = 0) -> Iterator[T]:
@@ -58,7 +55,7 @@ def muted(stage: str, done: int = 0, total: int = 0) -> None:
 
 def is_heard() -> bool:
     """Return whether a face listens in this context."""
-    return _LISTENER.get() is not _unheard
+    return _LISTENER.get() is not None
 
 
 @contextmanager
@@ -71,7 +68,7 @@ def listening(listener: OnReport) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-class Clock:
+class ReportClock:
     """Whether it is time to report from a loop, about ten times a second whatever a turn takes."""
 
     def __init__(self) -> None:
@@ -85,7 +82,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class WorkState:
     """The newest report: seconds since the work began, and those left in its stage, ``None`` where nobody can tell."""
 
     stage: str
@@ -95,7 +92,7 @@ class State:
     left_s: float | None
 
 
-Draw = Callable[[State], None]
+Draw = Callable[[WorkState], None]
 
 
 class Watch:
@@ -116,14 +113,14 @@ class Watch:
         self._now = (stage, done, total)
 
     @property
-    def state(self) -> State:
+    def state(self) -> WorkState:
         """The newest report. The time left is that of the stage, at the speed since its first picture."""
         (stage, done, total), now = self._now, time.monotonic()
         if stage != self._stage or done < self._stage_done:
             self._stage, self._stage_done, self._stage_start = stage, done, now
         took, moved = now - self._stage_start, done - self._stage_done
         left = took * (total - done) / moved if total and moved > 0 and took >= _AFTER_S else None
-        return State(stage, done, total, now - self._start, left)
+        return WorkState(stage, done, total, now - self._start, left)
 
     @contextmanager
     def watching(self) -> Iterator[None]:

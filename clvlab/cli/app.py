@@ -52,7 +52,7 @@ from clvlab.cli.output import (
     table,
 )
 from clvlab.cli.packs import packs_app
-from clvlab.cli.progress import interruptible, shown
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.cli.runs import compare, report, runs, share, verify
 from clvlab.cli.search import sweep
 from clvlab.errors import ClvlabError, MissingExtraError, MissingLibraryError
@@ -138,9 +138,9 @@ def demo(runs_folder: RunsOption = run_list.DEFAULT_RUNS, as_json: JsonOption = 
         if not as_json:
             out.print(f"Pack [bold]{pack.pack_id}[/]: {len(pack.fixture_ids)} fixtures, {pack.provenance} (no real odds)\n")
         for name in ("baseline", "cumulative-drift"):
-            with shown(f"Backtest of {name}", as_json=as_json):
+            with display_progress(f"Backtest of {name}", as_json=as_json):
                 tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms)))
-        with shown("Verification", as_json=as_json):
+        with display_progress("Verification", as_json=as_json):
             folders = [runs_folder / test.run_id for test in tests]
             verdicts = [run_folder.verify_folder(folder) for folder in each("verifying runs", folders, len(folders))]
     if as_json:
@@ -214,7 +214,7 @@ def backtest(
     with (
         interruptible(left),
         operations.open_log(log, create=True) if log else nullcontext() as opened,
-        shown(f"Backtest of {agent}", as_json=as_json),
+        display_progress(f"Backtest of {agent}", as_json=as_json),
     ):
         spec = backtest_spec(
             packs.open_pack(pack),
@@ -253,7 +253,7 @@ def show(
     from clvlab.runs.card import proof_card
 
     goes_with("the printed card, which --json and --seq do not show", seq is None and not as_json, decisions=decisions)
-    with interruptible(), shown("Verification", as_json=as_json):
+    with interruptible(), display_progress("Verification", as_json=as_json):
         path = run_list.find_run(run, runs_folder)
         one = None if seq is None else run_folder.decision(path, seq)
         verdict = run_folder.verify_folder(path) if one is None else None

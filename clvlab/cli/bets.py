@@ -11,7 +11,7 @@ import typer
 from clvlab.base.files import written_file
 from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, now_ms, window_of
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_report, show_table, table
-from clvlab.cli.progress import interruptible, shown
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.report.run_list import DEFAULT_RUNS
 from clvlab.words import counted, plus
 
@@ -68,7 +68,7 @@ def bets_grade(
     with (
         interruptible(lambda: "nothing was written; the same command begins again"),
         operations.open_log(log, create=True) if log else nullcontext() as opened,
-        shown(f"Grading of {bets.name}", as_json=as_json),
+        display_progress(f"Grading of {bets.name}", as_json=as_json),
     ):
         grading = plan_grading(bets, packs.open_pack(pack), bets_format, window_of(horizon_s), agent_id)
         run = execute(grading.spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL))

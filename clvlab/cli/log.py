@@ -132,9 +132,9 @@ def audit(
     from clvlab.arena.log.audit import audit as audit_log
     from clvlab.arena.log.sources import SourceLimits
     from clvlab.arena.runs import bundles
-    from clvlab.cli.progress import interruptible, shown
+    from clvlab.cli.progress import display_progress, interruptible
 
-    with interruptible(lambda: "no state was written"), shown("Audit of the log", as_json=as_json):
+    with interruptible(lambda: "no state was written"), display_progress("Audit of the log", as_json=as_json):
         done = audit_log(
             log,
             trust=bundles.read_trust(trust, key or []),

@@ -12,7 +12,7 @@ import typer
 from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, goes_with
 from clvlab.cli.output import err, facts, out, plain, plain_lines, print_json, say, show_next
-from clvlab.cli.progress import interruptible, shown
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.errors import ClvlabError, MissingExtraError
 from clvlab.words import counted
 
@@ -86,7 +86,7 @@ def doctor(as_json: JsonOption = False) -> None:
     """Say what is installed, what missing extras would give, and whether the bundled packs verify; exit 1 if one does not."""
     from clvlab.arena.installation import installation
 
-    with interruptible(), shown("Verification of the bundled packs", as_json=as_json):
+    with interruptible(), display_progress("Verification of the bundled packs", as_json=as_json):
         found = installation()
     broken = {name: fault for name, fault in found["packs"].items() if fault is not None}
     if as_json:

@@ -13,7 +13,7 @@ from clvlab.base.files import written_file
 from clvlab.base.invocation import command
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.output import err, out, plain, print_json, show_pack, show_quality, show_table, table
-from clvlab.cli.progress import interruptible, shown
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.errors import MissingExtraError, PackFormatError, PackTamperedError, SourceError
 from clvlab.words import TO_MINUTE, counted, moment
 
@@ -160,7 +160,7 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
     """Show a pack: labels, hashes, fixtures."""
     from clvlab.arena import packs
 
-    with interruptible(), shown(f"Opening of {pack}", as_json=as_json):
+    with interruptible(), display_progress(f"Opening of {pack}", as_json=as_json):
         opened = packs.open_pack(pack)
     if as_json:
         quality = {} if opened.quality is None else {"quality": opened.quality.model_dump(mode="json", by_alias=True)}
@@ -203,7 +203,7 @@ def packs_verify(
     if log is not None and (is_url(pack) or is_view_file(pack)):
         raise typer.BadParameter(f"--log judges the segments in a folder, and {str(pack)!r} is not a folder: pull it first")
     try:
-        with interruptible(), shown(f"Verification of {pack}", as_json=as_json):
+        with interruptible(), display_progress(f"Verification of {pack}", as_json=as_json):
             opened = packs.verified_pack(pack)
     except (PackFormatError, PackTamperedError) as error:
         if as_json:
@@ -238,7 +238,7 @@ def packs_push(pack: FolderArgument, url: UrlArgument) -> None:
 
     with (
         interruptible(lambda: "the pack counts only once all of it is there; the same command continues"),
-        shown(f"Upload of {pack}"),
+        display_progress(f"Upload of {pack}"),
     ):
         pushed = packs.push_pack(pack, url)
     out.print(f"{plain(pushed.pack_id)} of {pushed.content_hash} is at {plain(str(Address(url)))}")
@@ -253,7 +253,7 @@ def packs_pull(
     from clvlab.arena import packs
     from clvlab.packs.verification import verify_pack
 
-    with interruptible(_whole_or_nothing(out_folder)), shown(f"Download of {out_folder.name}"):
+    with interruptible(_whole_or_nothing(out_folder)), display_progress(f"Download of {out_folder.name}"):
         packs.pull_pack(url, out_folder)
         opened = verify_pack(out_folder)
     show_pack(opened)
@@ -270,7 +270,7 @@ def packs_build(
     from clvlab.packs.synthetic import Recipe, build
     from clvlab.packs.verification import verify_pack
 
-    with interruptible(_whole_or_nothing(out_folder)), shown(f"Making of {out_folder.name}"):
+    with interruptible(_whole_or_nothing(out_folder)), display_progress(f"Making of {out_folder.name}"):
         build(Recipe(seed, fixtures, messages), out_folder)
         opened = verify_pack(out_folder)
     show_pack(opened)
@@ -325,7 +325,7 @@ def packs_import(
     from clvlab.sources.importer import import_source
     from clvlab.sources.mapping import texts_by_name, weights_by_book, with_flags
 
-    with interruptible(_whole_or_nothing(out_folder)), shown(f"Import of {out_folder.name}"):
+    with interruptible(_whole_or_nothing(out_folder)), display_progress(f"Import of {out_folder.name}"):
         if source is None:
             raise typer.BadParameter(
                 f"name odds to read, as {command('packs', 'import', 'odds.csv', '--out', 'my-pack')}", param_hint="FILE"
@@ -386,7 +386,7 @@ def packs_export(
 
     if books and ladders:
         raise typer.BadParameter("--books and --ladders are two tables: write one after the other")
-    with interruptible(), shown(f"Opening of {pack}"):
+    with interruptible(), display_progress(f"Opening of {pack}"):
         opened = packs.open_pack(pack)
     kickoffs = opened.fixtures.lazy().select("fixture_id", "kickoff_ts_ms")
     tape = opened.tape()
@@ -412,7 +412,7 @@ def packs_admit(
     """Verify a pack in full and put it on the catalog's allowlist."""
     from clvlab.packs.catalog import Catalog
 
-    with interruptible(lambda: "the pack is admitted only once it is verified"), shown(f"Verification of {pack_id}"):
+    with interruptible(lambda: "the pack is admitted only once it is verified"), display_progress(f"Verification of {pack_id}"):
         opened = Catalog(catalog).admit(pack_id)
     show_pack(opened)
 

@@ -28,7 +28,7 @@ _NOTHING = "nothing was written"
 _ENDS = {signal.SIGINT: ("interrupted", INTERRUPTED), signal.SIGTERM: ("terminated", _TERMINATED)}
 
 
-class _Terminated(KeyboardInterrupt):
+class _Termination(KeyboardInterrupt):
     """SIGTERM, which ends work as Ctrl-C does."""
 
 
@@ -68,7 +68,7 @@ def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
 
 
 def _terminate(*_: object) -> NoReturn:
-    raise _Terminated
+    raise _Termination
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def _interruptible(left: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        how, code = _ENDS[signal.SIGTERM if isinstance(error, _Terminated) else signal.SIGINT]
+        how, code = _ENDS[signal.SIGTERM if isinstance(error, _Termination) else signal.SIGINT]
         _say(how, left)
         raise typer.Exit(code) from None
 
@@ -112,7 +112,7 @@ def _say(how: str, left: Callable[[], str]) -> None:
 
 
 @contextmanager
-def shown(what: str, *, as_json: bool = False) -> Iterator[None]:
+def display_progress(what: str, *, as_json: bool = False) -> Iterator[None]:
     """Show the progress of work once it has taken a second: a bar in a terminal.
 
     If standard output goes elsewhere, each stage is one line of standard error. Without a terminal, or with JSON, it shows

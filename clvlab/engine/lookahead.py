@@ -253,7 +253,7 @@ class _Plan:
     def seed(self) -> int:
         return self.draw.seed
 
-    def asked(self) -> None:
+    def report_question(self) -> None:
         """Report one more question to the agent; what differs is asked about again, beyond the usual number."""
         usual = self.cuts + _BLIND_PARTS + 3
         report("checking for look-ahead", min(next(self.numbers), usual), usual)
@@ -285,7 +285,7 @@ def _audited(plan: _Plan, tape: Tape, whole: pl.DataFrame, processes: _Processes
     agent, cuts, seed = plan.agent, plan.cuts, plan.seed
     anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
     answers = _prefix_decisions(processes.first, tape, anywhere, plan)
-    plan.asked()
+    plan.report_question()
     grown = unchecked_decisions(processes.first, tape)
     processes.end("first")
     timed = locate(tape, whole)
@@ -354,7 +354,7 @@ def _differing(
         kept = rows.join(until, on="fixture_id", how="left", maintain_order="left").select(
             pl.col("tick_seq") <= pl.col("until")
         )
-        plan.asked()
+        plan.report_question()
         try:
             then = unchecked_decisions(process, tape.keep(kept.to_series()))
         except ClvlabError as error:
@@ -409,7 +409,7 @@ def _prefix_decisions(agent: Agent, tape: Tape, cuts: Sequence[Message], plan: _
         for number, cut in enumerate(cuts):
             own = prefixes.pop().result()
             prefixes = [cutter.submit(prefix, tape, coming) for coming in cuts[number + 1 : number + 2]]
-            plan.asked()
+            plan.report_question()
             try:
                 answers[cut] = unchecked_decisions(agent, own)
             except ClvlabError as error:

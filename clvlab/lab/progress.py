@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from clvlab.base.progress import report
-from clvlab.report.bars import Drawn, notebook, shown
+from clvlab.report.bars import TextAndHtml, display_progress, notebook
 from clvlab.report.html import Html, card
 
 Progress = Callable[[int, int], None]
@@ -36,7 +36,7 @@ def progress_bar(what: str, stage: str, *, progress: Progress | bool) -> Iterato
     elif not progress:
         yield _silent
     else:
-        with shown(what):
+        with display_progress(what):
             yield lambda done, total: report(stage, done, total)
 
 
@@ -69,13 +69,13 @@ def _silent(done: int, total: int) -> None:
 
 @contextmanager
 def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], Html]) -> Iterator[Callable[[_State], None]]:
-    handle = shell.display(Drawn(f"{what}: begins", card("empty.html", f"{what}: begins")), display_id=True)
+    handle = shell.display(TextAndHtml(f"{what}: begins", card("empty.html", f"{what}: begins")), display_id=True)
     last: list[_State] = []
 
     def tell(state: _State) -> None:
         last[:] = [state]
         handle.update(
-            Drawn(f"{what}: {state.line}", card("progress.html", what, notes=(), facts=state.facts, more=more(state)))
+            TextAndHtml(f"{what}: {state.line}", card("progress.html", what, notes=(), facts=state.facts, more=more(state)))
         )
 
     ended, notes = "failed", ()
@@ -89,4 +89,4 @@ def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], H
         facts = last[0].outcome if last else {}
         outcome = ", ".join(f"{name} {text}" for name, text in facts.items())
         text = f"{what}: {ended}" + (f", {outcome}" if outcome else "")
-        handle.update(Drawn(text, card("progress.html", f"{what}: {ended}", notes=notes, facts=facts, more="")))
+        handle.update(TextAndHtml(text, card("progress.html", f"{what}: {ended}", notes=notes, facts=facts, more="")))

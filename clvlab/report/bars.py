@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from clvlab.base.names import printable
-from clvlab.base.progress import Draw, State, Watch, is_heard
+from clvlab.base.progress import Draw, Watch, WorkState, is_heard
 from clvlab.report.html import render
 from clvlab.words import share, span
 
@@ -19,16 +19,16 @@ _MOST_COUNTED = 1_000_000
 _WIDTH = 24
 
 
-def shown(what: str) -> AbstractContextManager[None]:
+def display_progress(what: str) -> AbstractContextManager[None]:
     """Show progress in a notebook or a terminal once work has taken a second; part of other work shows none itself."""
     shell = notebook()
-    if is_heard() or (shell is None and not (sys.stdout.isatty() and sys.stderr.isatty())):
+    if (shell is None and not (sys.stdout.isatty() and sys.stderr.isatty())) or is_heard():
         return nullcontext()
-    return _shown(what, shell)
+    return _display_progress(what, shell)
 
 
 @contextmanager
-def _shown(what: str, shell: Any) -> Iterator[None]:
+def _display_progress(what: str, shell: Any) -> Iterator[None]:
     ended = "failed"
 
     def drawing() -> AbstractContextManager[Draw]:
@@ -54,17 +54,17 @@ def notebook() -> Any:
     return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
 
 
-def words_of(state: State) -> str:
+def words_of(state: WorkState) -> str:
     """Return stage, share done and time left in words.
 
     Counts of a million or more are bytes or rows, which the share says better.
 
     Examples
     --------
-    >>> words_of(State("reading files", 3, 12, 9.0, 27.3))
+    >>> words_of(WorkState("reading files", 3, 12, 9.0, 27.3))
     'reading files, 3 of 12 (25.0 %), about 27 s left'
-    >>> words_of(State("hashing ticks.parquet", 3 << 28, 1 << 30, 2.0, None)), words_of(State("scoring", 0, 0, 130.0, None))
-    ('hashing ticks.parquet, 75.0 %, 2 s so far', 'scoring, 2 min so far')
+    >>> words_of(WorkState("hashing ticks.parquet", 3 << 28, 1 << 30, 2.0, None))
+    'hashing ticks.parquet, 75.0 %, 2 s so far'
     """
     part = share(state.done / state.total) if state.total else ""
     if state.total and state.total < _MOST_COUNTED:
@@ -75,7 +75,7 @@ def words_of(state: State) -> str:
     return ", ".join(printable(text) for text in (state.stage, part, when) if text)
 
 
-class Drawn:
+class TextAndHtml:
     """HTML and text; a viewer shows either."""
 
     def __init__(self, text: str, content: str) -> None:
@@ -92,21 +92,21 @@ class Drawn:
 def notebook_bar(display: Callable[..., Any], what: str, ended: Callable[[], str]) -> Iterator[Draw]:
     """Show a bar under a cell. ``display`` is IPython's; ``ended`` says how the work ended, for the line that stays."""
 
-    def shown(text: str, state: State | None) -> Drawn:
-        return Drawn(text, render("bar.html", text=text, state=state))
+    def view(text: str, state: WorkState | None) -> TextAndHtml:
+        return TextAndHtml(text, render("bar.html", text=text, state=state))
 
-    handle = display(shown(what, None), display_id=True)
-    last: list[State] = []
+    handle = display(view(what, None), display_id=True)
+    last: list[WorkState] = []
 
-    def draw(state: State) -> None:
+    def draw(state: WorkState) -> None:
         last[:] = [state]
-        handle.update(shown(f"{what}: {words_of(state)}", state))
+        handle.update(view(f"{what}: {words_of(state)}", state))
 
     try:
         yield draw
     finally:
         took = f" after {span(last[0].elapsed_s)}" if last else ""
-        handle.update(shown(f"{what}: {ended()}{took}", None))
+        handle.update(view(f"{what}: {ended()}{took}", None))
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def terminal_bar(console: Console, what: str) -> Iterator[Draw]:
 
     with Live(line(what), console=console, transient=True, auto_refresh=False) as live:
 
-        def draw(state: State) -> None:
+        def draw(state: WorkState) -> None:
             full = _WIDTH * min(state.done, state.total) // state.total if state.total else 0
             bar = f"{'━' * full}{'╌' * (_WIDTH - full)} " if state.total else ""
             live.update(line(f"{bar}{printable(what)}: {words_of(state)}"), refresh=True)
@@ -131,11 +131,11 @@ def terminal_bar(console: Console, what: str) -> Iterator[Draw]:
 @contextmanager
 def stage_lines(write: Callable[[str], object], what: str) -> Iterator[Draw]:
     """Write one line for each stage that takes long enough to be seen."""
-    said = set[str]()
+    written = set[str]()
 
-    def draw(state: State) -> None:
-        if state.stage and state.stage not in said:
-            said.add(state.stage)
+    def draw(state: WorkState) -> None:
+        if state.stage and state.stage not in written:
+            written.add(state.stage)
             write(f"{printable(what)}: {printable(state.stage)}")
 
     yield draw

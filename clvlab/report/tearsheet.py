@@ -15,7 +15,7 @@ from clvlab.base.names import names_checked
 from clvlab.law.tape import Tape
 from clvlab.report import breakdowns
 from clvlab.report.bankrolls import BankrollFan, bankroll_of
-from clvlab.report.bars import shown
+from clvlab.report.bars import display_progress
 from clvlab.report.breakdowns import dated_pictures, tables_of
 from clvlab.report.cautions import cautions
 from clvlab.report.executable import AGE_S, DELAY_S, STAKE, Executable, listed_values
@@ -480,7 +480,7 @@ class TearSheet(Exportable):
         return f"Tear sheet of {self.agent_id}{of}: {self.line}; next: .frame, .tables, .plot, .only(), .to_html(path)"
 
     def _repr_html_(self) -> Html:
-        with shown(f"Tear sheet of {self.agent_id}"):
+        with display_progress(f"Tear sheet of {self.agent_id}"):
             return sheet_html(self, self.plot.svgs())
 
 

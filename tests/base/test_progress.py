@@ -5,7 +5,7 @@ from threading import Event, Thread
 import pytest
 
 from clvlab.base import progress
-from clvlab.base.progress import Clock, Watch, each, is_heard, listening, muted, patience_s, report
+from clvlab.base.progress import ReportClock, Watch, each, is_heard, listening, muted, patience_s, report
 from clvlab.errors import SettingsError
 from tests.waiting import PATIENCE_S
 
@@ -142,7 +142,7 @@ def test_no_time_left_is_said_after_less_than_a_second_or_without_a_step_forward
 def test_a_loop_reports_ten_times_a_second_whatever_a_turn_takes(turn_s, reports, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    clock, found = Clock(), 0
+    clock, found = ReportClock(), 0
 
     for number in range(round(max(1, 4 * turn_s) / turn_s)):
         now[0] = number * turn_s

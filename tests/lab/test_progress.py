@@ -124,7 +124,7 @@ def test_a_notebook_says_how_long_work_ended(monkeypatch, error, ended):
         assert shell.drawn.wait(PATIENCE_S)
         raise error
 
-    with pytest.raises(error), bars.shown("Import of odds"):
+    with pytest.raises(error), bars.display_progress("Import of odds"):
         work()
 
     assert repr(shell.shown[-1]).startswith(f"Import of odds: {ended} after ")
@@ -145,7 +145,7 @@ def test_work_within_work_shows_one_bar(monkeypatch):
     shell = Shell("reading files")
     monkeypatch.setattr(bars, "notebook", lambda: shell)
 
-    with bars.shown("Import of odds"), bars.shown("Opening of odds"):
+    with bars.display_progress("Import of odds"), bars.display_progress("Opening of odds"):
         report("reading files", 1, 2)
         assert shell.drawn.wait(PATIENCE_S)
 
@@ -172,7 +172,7 @@ def test_verbs_report_what_they_do(verb, monkeypatch):
             yield
 
     monkeypatch.setattr(bars, "notebook", Shell)
-    monkeypatch.setattr(bars, "_shown", remembered)
+    monkeypatch.setattr(bars, "_display_progress", remembered)
 
     eval(verb, {"cl": cl})
 

@@ -48,7 +48,7 @@ from clvlab.agents.isolation.sandbox import CLVLAB, begin_resident, make_residen
 from clvlab.agents.isolation.steps import answered, steps
 from clvlab.agents.isolation.tapes import write_tape
 from clvlab.agents.ticks import fixture_ends
-from clvlab.base.progress import Clock, is_heard, report
+from clvlab.base.progress import ReportClock, is_heard, report
 from clvlab.engine.agent import Identity, sealable
 from clvlab.errors import AgentError, AgentFailedError, ClvlabError, DecisionError, SchemaError
 from clvlab.law.actions import DECISION_COLUMNS, Decision
@@ -228,7 +228,7 @@ class AgentProcess:
         first = list(islice(walk, 1))  # before any code of the agent runs: how long that takes tells how long the tape is
         self._request(None, FrameKind.STEP, {"configured": configured, "steps": True})
 
-        is_due, before = Clock(), self._answered
+        is_due, before = ReportClock(), self._answered
         ends = fixture_ends(tape) if is_heard() and not self.silent else []
 
         def talk() -> bytes:

@@ -26,7 +26,7 @@ from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.rows import RESULTS
 from clvlab.packs.views.view_file import finder, made_again, read_view, view_file
-from clvlab.report.bars import shown
+from clvlab.report.bars import display_progress
 from clvlab.runs.execute import NOWHERE, Recorder, execute, execute_all
 from clvlab.runs.run import Run, content_hash_of
 from clvlab.runs.spec import ReplaySpec
@@ -118,7 +118,7 @@ class LocalBackend:
         with StagingPath(imported.folder) as scratch:
             made = scratch / pack_id
             chosen = importer.import_options(**options)
-            with shown(f"Import of {pack_id}"):
+            with display_progress(f"Import of {pack_id}"):
                 importer.import_from(source, paths, made, chosen)
                 with self._store.alone():  # another process may be importing or admitting a pack of this name
                     _admit(imported, made, pack_id)
@@ -130,13 +130,13 @@ class LocalBackend:
         return capture_feed(self._open_feed(feed, request.fixtures), out, request)
 
     def backtest(self, request: RunRequest, agent: AgentSpec) -> Result:
-        with shown(f"Backtest on {_spelt(request.pack)}"):
+        with display_progress(f"Backtest on {getattr(request.pack, 'pack_id', request.pack)}"):
             return Result.from_run(self._execute(self._spec(request, [agent])))
 
     def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         self._check_open()
         specs = (self._spec(request, [agent]) for request in requests)
-        with shown(f"Backtest of {counted(len(requests), 'pack')}"):
+        with display_progress(f"Backtest of {counted(len(requests), 'pack')}"):
             runs = each("backtesting packs", execute_all(specs, len(requests), self._recorder_of, executor), len(requests))
             return tuple(map(Result.from_run, runs))
 
@@ -145,12 +145,12 @@ class LocalBackend:
         from clvlab.lab.results.bets import GradedBets
 
         self._check_open()
-        with shown("Grading of bets"):
+        with display_progress("Grading of bets"):
             grading = plan_grading(bets, self.pack(request.pack).source, how, request.window, agent_id)
             return GradedBets.from_grading(grading, self._execute(grading.spec))
 
     def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result:
-        with shown(f"Competition of {counted(len(agents), 'agent')}"):
+        with display_progress(f"Competition of {counted(len(agents), 'agent')}"):
             return Result.from_run(self._execute(self._spec(request, agents, "competition")))
 
     def _execute(self, spec: ReplaySpec) -> Run:
@@ -363,10 +363,6 @@ class _Away:
 
     def backtest(self, *_: Any) -> NoReturn:
         raise UnsupportedError(f"{self.where} stayed in another process: seal there, or .backtest() with the trial's params")
-
-
-def _spelt(pack: Pack | str | Path) -> str:
-    return pack.pack_id if isinstance(pack, Pack) else Path(pack).name
 
 
 def _admit(catalog: Catalog, made: Path, pack_id: str) -> None:
