@@ -100,6 +100,7 @@ def workers() -> int:
 def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor | None) -> Iterator[list[A]]:
     """Send tasks ahead, and yield their answers in order. A task is sent again if its process dies."""
     waiting: deque[tuple[tuple[Q, ...], Future[list[A] | ClvlabError]]] = deque()
+    pool: Any
     pool, attempts, most = executor or _cores(), 1, _WAITING * workers()
     try:
         while True:
@@ -121,6 +122,10 @@ def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor 
             attempts = 1
             waiting.popleft()
             yield found
+    except (KeyboardInterrupt, GeneratorExit):
+        if executor is None:  # this process would wait at its end for what nobody wants any more
+            pool.shutdown(kill_workers=True)
+        raise
     finally:
         for _, future in waiting:
             future.cancel()

@@ -62,9 +62,9 @@ def words_of(state: WorkState) -> str:
     Examples
     --------
     >>> words_of(WorkState("reading files", 3, 12, 9.0, 27.3))
-    'reading files, 3 of 12 (25.0 %), about 27 s left'
+    'reading files, 3 of 12 (25.0%), about 27 s left'
     >>> words_of(WorkState("hashing ticks.parquet", 3 << 28, 1 << 30, 2.0, None))
-    'hashing ticks.parquet, 75.0 %, 2 s so far'
+    'hashing ticks.parquet, 75.0%, 2 s so far'
     """
     part = share(state.done / state.total) if state.total else ""
     if state.total and state.total < _MOST_COUNTED:
