@@ -93,7 +93,7 @@ class Run:
         """Recompute the proof from the sealed bytes; an anchor stays pending, because no chain is read."""
         from clvlab.proof.verify import verify
 
-        with display_progress(f"Verification of {self.run_id}"):
+        with display_progress(f"Verification of {self.source.run_id}"):
             report("recomputing the proof")
             return VerificationResult(verify(self.source, self.receipts, anchor=self.anchor))
 
@@ -173,7 +173,7 @@ class Run:
         """
         from clvlab.arena.runs.bundles import push_run
 
-        with display_progress(f"Upload of {self.run_id}"):
+        with display_progress(f"Upload of {self.source.run_id}"):
             return push_run(self.source, url, self.receipts, self.view)
 
     def share(self, path: str | Path, *, page: str | None = None, agent_id: str | None = None) -> Path:
