@@ -100,7 +100,6 @@ def workers() -> int:
 def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor | None) -> Iterator[list[A]]:
     """Send tasks ahead, and yield their answers in order. A task is sent again if its process dies."""
     waiting: deque[tuple[tuple[Q, ...], Future[list[A] | ClvlabError]]] = deque()
-    pool: Any
     pool, attempts, most = executor or _cores(), 1, _WAITING * workers()
     try:
         while True:
@@ -124,7 +123,7 @@ def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor 
             yield found
     except (KeyboardInterrupt, GeneratorExit):
         if executor is None:  # this process would wait at its end for what nobody wants any more
-            pool.shutdown(kill_workers=True)
+            end_workers()
         raise
     finally:
         for _, future in waiting:
@@ -159,6 +158,15 @@ def _lost(work: Work[Q, A], chunk: tuple[Q, ...], error: Exception, attempts: in
     what = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     last = "" if len(chunk) == 1 else f" and {len(chunk) - 1} more"
     return f"no answer {work.label(chunk[0])}{last} after {attempts} attempts: {what}"
+
+
+def end_workers() -> None:
+    """End the workers of parallel work of this process, whatever they are doing; the next work starts others."""
+    from multiprocessing import active_children
+
+    for child in active_children():
+        if type(child).__module__.startswith("loky."):
+            child.terminate()
 
 
 def _cores() -> Executor:

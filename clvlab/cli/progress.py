@@ -96,12 +96,10 @@ def _watch(heard: int, over: threading.Event, left: Callable[[], str]) -> None:
 
 def _end_at_once() -> None:
     """End the workers of this process, and remove its unfinished files."""
-    from multiprocessing import active_children
-
     from clvlab.base.files import remove_unfinished
+    from clvlab.base.parallel import end_workers
 
-    for worker in active_children():
-        worker.kill()
+    end_workers()
     remove_unfinished()
 
 
