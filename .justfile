@@ -39,7 +39,7 @@ browser-duels:
 
 # Notebooks cell by cell.
 notebooks:
-    pytest -n 2 --dist loadfile -p nbval --nbval notebooks
+    CLVLAB_PROGRESS_AFTER_S=inf pytest -n 2 --dist loadfile -p nbval --nbval notebooks
 
 # clvlab, Go and sigstore judge changed logs, proofs and notes; the extra "interop" brings the others.
 interop cases="500":

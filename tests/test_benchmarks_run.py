@@ -94,6 +94,13 @@ def test_the_benchmark_of_imports_reports_every_job(tmp_path):
 
 
 @whole_only
+def test_the_benchmark_of_progress_reports_every_job(tmp_path):
+    found = reported(tmp_path, "tests.benchmarks.progress", "--rounds 1 --mb 1 --fixtures 6")
+    assert found["jobs"].keys() == {"hash a file", "verify a pack", "backtest", "tear sheet"}
+    assert all(job["ratio"] > 0 for job in found["jobs"].values())
+
+
+@whole_only
 def test_the_benchmark_of_isolated_agents_reports_every_size_and_they_decide_as_here(tmp_path):
     said = reported(tmp_path, "tests.benchmarks.isolation", "--ticks 32000 --rounds 1")
     assert len({figure["job"] for figure in said["figures"]}) == 1 + 2 * 5

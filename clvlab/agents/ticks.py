@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +13,7 @@ import polars as pl
 from clvlab.agents.book import NOTHING_KNOWN, NULL, Book, Known, MovingBook, columns_of, known_of
 from clvlab.agents.source import agent_sha256
 from clvlab.agents.template import checked_markets, in_markets
+from clvlab.base.progress import ReportClock
 from clvlab.engine.agent import Identity
 from clvlab.errors import AgentError
 from clvlab.law.actions import DECISION_COLUMNS, Decision, decisions_of
@@ -103,13 +105,19 @@ class Walk:
         self._decided: list[Decision] = []
         self._seen = 0
 
-    def decide(self, tape: Tape) -> pl.DataFrame:
-        """Return ``DECISIONS`` over a tape that begins with the previous tape."""
+    def decide(self, tape: Tape, on_progress: Callable[[int, int], None] | None = None) -> pl.DataFrame:
+        """Return ``DECISIONS`` over a tape that begins with the previous tape.
+
+        ``on_progress`` gets the number of fixtures whose last message was seen, and of all fixtures, about ten times a second.
+        """
+        is_due, ends = ReportClock(), fixture_ends(tape, self._markets) if on_progress else []
         for book in _walked(tape, self._markets, self._seen):
             answer = self._on_tick(book)
             self._seen += 1
             if answer is not None:
                 self._decided += _checked(answer, book)
+            if on_progress and is_due():
+                on_progress(bisect_right(ends, self._seen), len(ends))
         return decisions_of(self._decided, self._name)
 
 
@@ -158,6 +166,13 @@ class TickFollower:
         for column in (self._probs, self._odds, self._suspended, self._times):
             column.extend([NULL] * len(sides))
         return row
+
+
+def fixture_ends(tape: Tape, markets: tuple[str, ...] = ("",)) -> list[int]:
+    """Return for each fixture the number of messages, in order of time, fixture and tick, up to its last one; sorted."""
+    named = in_markets(tape, markets)
+    messages = in_order(tape, named.filter(pl.col("side_no") == 0)).with_row_index("number", 1)
+    return messages.group_by("fixture_id").agg(pl.max("number"))["number"].sort().to_list()
 
 
 def in_order(tape: Tape, first_sides: pl.DataFrame, *columns: str) -> pl.DataFrame:

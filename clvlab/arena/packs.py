@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from clvlab.base.files import scratch_folder
 from clvlab.base.invocation import command
 from clvlab.errors import PackTamperedError, UnknownPackError
 from clvlab.packs import lookup
@@ -75,22 +74,22 @@ def pack_of_run(content_hash: str | None, where: str | Path | None = None, view:
     return made_again(described, lambda pack_id, of: at_hand(pack_id, of) or _in_catalog(of))
 
 
-def verified_pack(where: str | Path, tell: Callable[[int, int], None] = lambda done, of: None) -> Pack:  # noqa: ARG005
+def verified_pack(where: str | Path) -> Pack:
     """Open a pack and recompute every digest and rule; a remote pack is downloaded for that, and not kept.
 
-    For a view file all its packs are verified. ``tell`` receives the number of verified rows of a folder's ticks, and of all.
+    For a view file all its packs are verified.
     """
     from clvlab.packs.verification import verify_pack  # opening a catalogued pack needs none of it
 
     if is_view_file(where):
         pack = open_pack(where)
         for folder in folders_of(pack):
-            verify_pack(folder, tell)
+            verify_pack(folder)
         return pack
     if not is_url(where):
-        return verify_pack(pack_folder(where), tell)
-    with TemporaryDirectory(prefix="clvlab-") as scratch:
-        pack = pull_pack(where, Path(scratch) / "pack")
+        return verify_pack(pack_folder(where))
+    with scratch_folder() as scratch:
+        pack = pull_pack(where, scratch / "pack")
         _ = pack.is_genuine  # read while the raw files exist
         return pack
 

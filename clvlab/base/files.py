@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from clvlab.errors import FileError, FileLockedError
@@ -20,6 +21,7 @@ MAX_BYTES = 4 << 30  # of a bundle or of one file of a run: about six million de
 MAX_KEYS_BYTES = 1 << 20
 _OF_OTHERS = 0o077
 _UNFINISHED = ".unfinished-by-clvlab-"
+_HELD: set[Path] = set()  # unfinished files and folders of this process
 _DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the system names no file at a write or flush
 _RUST_FAULT = re.compile(r"\(os error ([0-9]+)\)")
 _WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # opening a pipe would wait for a writer
@@ -111,6 +113,7 @@ class StagingPath:
                 if not _locked(self.descriptor):
                     os.close(self.descriptor)
                     continue  # removed as a leftover in the same way
+            _HELD.add(self.path)
             return
 
     def __enter__(self) -> Path:
@@ -124,8 +127,30 @@ class StagingPath:
             self.close()
 
     def close(self) -> None:
+        _HELD.discard(self.path)
         _remove(self.path)
         os.close(self.descriptor)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder outside of all results, which is removed with the context."""
+    with TemporaryDirectory(prefix="clvlab-") as name:
+        path = Path(name)
+        _HELD.add(path)
+        try:
+            yield path
+        finally:
+            _HELD.discard(path)
+
+
+def remove_unfinished() -> None:
+    """Remove the unfinished files of this process, which is about to end while other threads write them."""
+    for path in list(_HELD):
+        gone = path.with_name(f"{path.name}-gone")
+        with suppress(OSError):  # it has just been given its name, or was removed
+            path.rename(gone)  # nothing new gets into a folder that is renamed
+            _remove(gone)
 
 
 def remove_leftovers(folder: Path, prefix: str = _UNFINISHED) -> None:

@@ -13,6 +13,7 @@ from itertools import chain, groupby, islice
 from typing import Any, Generic, TypeVar
 
 from clvlab import errors
+from clvlab.base.progress import listening, muted
 from clvlab.errors import ClvlabError, ExecutorError
 
 _ALONE_S = 1.0  # seconds of work here before other processes are considered
@@ -67,7 +68,8 @@ def parallel_map(work: Work[Q, A], questions: Iterable[Q], count: int, executor:
     left, spent_s, done, several = iter(questions), 0.0, 0, workers() > 1
     for question in left:
         start_s = time.perf_counter()
-        answers = work.local((question,))
+        with listening(muted):
+            answers = work.local((question,))
         spent_s, done = spent_s + time.perf_counter() - start_s, done + 1
         yield from answers
         far = executor is not None or (several and spent_s / done * (count - done) >= _WORTH_S)
@@ -119,6 +121,10 @@ def _sent(work: Work[Q, A], chunks: Iterator[tuple[Q, ...]], executor: Executor 
             attempts = 1
             waiting.popleft()
             yield found
+    except (KeyboardInterrupt, GeneratorExit):
+        if executor is None:  # this process would wait at its end for what nobody wants any more
+            end_workers()
+        raise
     finally:
         for _, future in waiting:
             future.cancel()
@@ -152,6 +158,15 @@ def _lost(work: Work[Q, A], chunk: tuple[Q, ...], error: Exception, attempts: in
     what = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     last = "" if len(chunk) == 1 else f" and {len(chunk) - 1} more"
     return f"no answer {work.label(chunk[0])}{last} after {attempts} attempts: {what}"
+
+
+def end_workers() -> None:
+    """End the workers of parallel work of this process, whatever they are doing; the next work starts others."""
+    from multiprocessing import active_children
+
+    for child in active_children():
+        if type(child).__module__.startswith("loky."):
+            child.terminate()
 
 
 def _cores() -> Executor:

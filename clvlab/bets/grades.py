@@ -13,6 +13,7 @@ import polars as pl
 from clvlab.agents.proposals import Bet, bets_sha256
 from clvlab.agents.registry import template
 from clvlab.agents.template import Params
+from clvlab.base.progress import report
 from clvlab.bets.columns import Columns, Meaning
 from clvlab.bets.fixtures import Unmatched
 from clvlab.bets.positions import Position, positions_of
@@ -287,6 +288,8 @@ class GradingPlan:
 def plan_grading(bets: Any, pack: Pack, how: BetsFormat, window: Window | None = None, agent_id: str = STRATEGY) -> GradingPlan:
     """Read bets (a CSV as its path or its bytes, or a frame of Polars, pandas or Arrow) and put them on the tape of a pack."""
     window = window or Window()
+    report("reading the bets")
     record = read_record(bets, how)
+    report("finding the prices of the bets")
     positions = positions_of(record.rows, pack, window, read_aliases(how.team_aliases))
     return GradingPlan(pack, window, record, tuple(positions), agent_id)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clvlab.base.invocation import command
+from clvlab.base.progress import each
 from clvlab.cli import proof
 from clvlab.cli.arena import arena_app, mcp
 from clvlab.cli.bets import bets_app
@@ -53,7 +54,7 @@ from clvlab.cli.output import (
     table,
 )
 from clvlab.cli.packs import packs_app
-from clvlab.cli.progress import interruptible, stages
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.cli.runs import compare, report, runs, share, verify
 from clvlab.cli.search import sweep
 from clvlab.cli.service import EARLIER_NAMES, service_app
@@ -131,11 +132,11 @@ def demo(runs_folder: RunsOption = run_list.DEFAULT_RUNS, as_json: JsonOption = 
             say(f"Pack {pack.pack_id}: {counted(len(pack.fixture_ids), 'fixture')}, {pack.provenance} (no real odds)")
             out.print()
         for name in ("baseline", "cumulative-drift"):
-            with stages(f"backtest of {name}") as progress:
-                tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms), progress))
-        with err.status("verifying"):
+            with display_progress(f"Backtest of {name}", as_json=as_json):
+                tests.append(execute(backtest_spec(pack, name), FolderRecorder(runs_folder, now_ms)))
+        with display_progress("Verification", as_json=as_json):
             folders = [runs_folder / test.run_id for test in tests]
-            verdicts = [run_folder.verify_folder(folder) for folder in folders]
+            verdicts = [run_folder.verify_folder(folder) for folder in each("verifying runs", folders, len(folders))]
     if as_json:
         rows = zip(tests, folders, verdicts, strict=True)
         print_json(
@@ -213,7 +214,7 @@ def backtest(
     with (
         interruptible(left),
         operations.open_log(log, create=True) if log else nullcontext() as opened,
-        stages(f"backtest of {agent}") as progress,
+        display_progress(f"Backtest of {agent}", as_json=as_json),
     ):
         spec = backtest_spec(
             packs.open_pack(pack),
@@ -225,7 +226,7 @@ def backtest(
             audit=audit,
         )
         planned.append(spec.run_id)
-        test = execute(spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), progress)
+        test = execute(spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL))
     folder = runs_folder / test.run_id
     if as_json:
         audits = {"audits": {agent_id: found.facts() for agent_id, found in test.audits.items()}}
@@ -254,7 +255,7 @@ def show(
     from clvlab.runs.inspector import inspect_decision
 
     goes_with("the printed card, which --json and --seq do not show", seq is None and not as_json, decisions=decisions)
-    with interruptible(), err.status("reading"):
+    with interruptible(), display_progress("Verification", as_json=as_json):
         path = run_list.find_run(run, runs_folder)
         one = None if seq is None else inspect_decision(bundles.read_stored(path)[0], seq)
         verdict = None if one else (bundles.verify_bundle if path.is_file() else run_folder.verify_folder)(path)

@@ -12,7 +12,7 @@ from clvlab.base.files import written_file
 from clvlab.cli.groups import Commands
 from clvlab.cli.options import HORIZON_S, JsonOption, OwnerOption, RunsOption, goes_with, now_ms, window_of
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_report, show_table, table
-from clvlab.cli.progress import interruptible, stages
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.report.run_list import DEFAULT_RUNS
 from clvlab.words import counted, plus
 
@@ -69,10 +69,10 @@ def bets_grade(
     with (
         interruptible(lambda: "nothing was written; the same command begins again"),
         operations.open_log(log, create=True) if log else nullcontext() as opened,
-        stages(f"grading of {bets.name}") as progress,
+        display_progress(f"Grading of {bets.name}", as_json=as_json),
     ):
         grading = plan_grading(bets, packs.open_pack(pack), bets_format, window_of(horizon_s), agent_id)
-        run = execute(grading.spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL), progress)
+        run = execute(grading.spec, FolderRecorder(runs_folder, now_ms, opened, owner or LOCAL))
     graded, folder = grading.rows(run), runs_folder / run.run_id
     for path, frame in ((rows, graded.frame), (unmatched, graded.unmatched)):
         if path is not None:

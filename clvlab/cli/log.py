@@ -12,7 +12,7 @@ import typer
 
 from clvlab.base.files import file_bytes
 from clvlab.cli.groups import Commands
-from clvlab.cli.options import CheckpointFileOption, JsonOption, ended_like_an_interrupt, goes_with
+from clvlab.cli.options import CheckpointFileOption, JsonOption, goes_with
 from clvlab.cli.output import err, out, plain, print_json, show_table, table
 from clvlab.words import counted
 
@@ -133,15 +133,17 @@ def audit(
     from clvlab.arena.log.audit import audit as audit_log
     from clvlab.arena.log.sources import SourceLimits
     from clvlab.arena.runs import bundles
+    from clvlab.cli.progress import display_progress, interruptible
 
-    done = audit_log(
-        log,
-        trust=bundles.read_trust(trust, key or []),
-        checkpoints={str(path): path.read_text(encoding="utf-8") for path in checkpoint or []},
-        bundles={str(path): file_bytes(path) for path in bundle or []},
-        state=state,
-        limits=SourceLimits(entries=max_entries, total_s=max_seconds),
-    )
+    with interruptible(lambda: "no state was written"), display_progress("Audit of the log", as_json=as_json):
+        done = audit_log(
+            log,
+            trust=bundles.read_trust(trust, key or []),
+            checkpoints={str(path): path.read_text(encoding="utf-8") for path in checkpoint or []},
+            bundles={str(path): file_bytes(path) for path in bundle or []},
+            state=state,
+            limits=SourceLimits(entries=max_entries, total_s=max_seconds),
+        )
     if as_json:
         print_json(done.facts())
     else:
@@ -242,7 +244,7 @@ def export(
         note = operations.signed_checkpoint(opened, signer, published)
         return note if cosigners is None else cosigners.cosigned(opened, note)
 
-    with ended_like_an_interrupt(), interruptible(), operations.open_log(log) as opened:
+    with interruptible(lambda: "the same command continues"), operations.open_log(log) as opened:
         while True:
             done = export_tiles(opened, tiles, sign)
             if cosigners is not None:
@@ -362,7 +364,7 @@ def witness(
         from clvlab.arena.log.witness_server import serve_witness
         from clvlab.cli.progress import interruptible
 
-        with ended_like_an_interrupt(), interruptible(), serve_witness(serve, key, log, state) as server:
+        with interruptible(), serve_witness(serve, key, log, state) as server:
             err.print(f"witness {plain(server.witness.name)} at {plain(server.url)}/add-checkpoint")
             server.serve_forever()
         return

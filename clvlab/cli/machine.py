@@ -9,8 +9,8 @@ import typer
 from clvlab.base.invocation import command
 from clvlab.cli.groups import Commands
 from clvlab.cli.options import JsonOption
-from clvlab.cli.output import err, facts, out, plain, plain_lines, print_json, say, show_hung, show_next
-from clvlab.cli.progress import interruptible
+from clvlab.cli.output import facts, out, plain, plain_lines, print_json, say, show_hung, show_next
+from clvlab.cli.progress import display_progress, interruptible
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     pass
@@ -63,7 +63,7 @@ def doctor(as_json: JsonOption = False) -> None:
     """Say what is installed, what missing extras would give, and whether the bundled packs verify; exit 1 if one does not."""
     from clvlab.arena.installation import installation
 
-    with interruptible(), err.status("verifying the bundled packs"):
+    with interruptible(), display_progress("Verification of the bundled packs", as_json=as_json):
         found = installation()
     broken = {name: fault for name, fault in found["packs"].items() if fault is not None}
     if as_json:

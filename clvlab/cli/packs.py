@@ -13,7 +13,7 @@ from clvlab.base.invocation import command
 from clvlab.cli.groups import Commands
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.output import err, out, plain, print_json, show_pack, show_quality, show_table, table
-from clvlab.cli.progress import bar, interruptible
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.cli.service import admit_upload, hold_back, release, uploads
 from clvlab.errors import PackFormatError, PackTamperedError, SourceError
 from clvlab.words import counted, local_minute, moment, utc
@@ -50,7 +50,8 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
     """Show a pack: labels, hashes, fixtures."""
     from clvlab.arena import packs
 
-    opened = packs.open_pack(pack)
+    with interruptible(), display_progress(f"Opening of {pack}", as_json=as_json):
+        opened = packs.open_pack(pack)
     if as_json:
         quality = {} if opened.quality is None else {"quality": opened.quality.model_dump(mode="json", by_alias=True)}
         print_json(_pack_info(opened) | opened.manifest.model_dump(mode="json") | quality)
@@ -100,8 +101,8 @@ def packs_verify(
     if log is not None and (is_url(pack) or is_view_file(pack)):
         raise typer.BadParameter(f"--log judges the segments in a folder, and {str(pack)!r} is not a folder: pull it first")
     try:
-        with interruptible(), bar("verifying") as progress:
-            opened = packs.verified_pack(pack, progress)
+        with interruptible(), display_progress(f"Verification of {pack}", as_json=as_json):
+            opened = packs.verified_pack(pack)
     except (PackFormatError, PackTamperedError) as error:
         if as_json:
             print_json({"verdict": "fail", "detail": str(error)})
@@ -133,7 +134,10 @@ def packs_push(pack: FolderArgument, url: UrlArgument) -> None:
     from clvlab.arena import packs
     from clvlab.packs.remote.bucket import Address
 
-    with interruptible(lambda: "the pack appears there once it is complete; the same command continues"), err.status("pushing"):
+    with (
+        interruptible(lambda: "the pack appears there once it is complete; the same command continues"),
+        display_progress(f"Upload of {pack}"),
+    ):
         pushed = packs.push_pack(pack, url)
     out.print(f"{plain(pushed.pack_id)} of {pushed.content_hash} is at {plain(str(Address(url)))}")
 
@@ -147,9 +151,10 @@ def packs_pull(
     from clvlab.arena import packs
     from clvlab.packs.verification import verify_pack
 
-    with interruptible(_whole_or_nothing(out_folder)), err.status("pulling"):
+    with interruptible(_whole_or_nothing(out_folder)), display_progress(f"Download of {out_folder.name}"):
         packs.pull_pack(url, out_folder)
-    show_pack(verify_pack(out_folder))
+        opened = verify_pack(out_folder)
+    show_pack(opened)
 
 
 @packs_app.command("build")
@@ -163,9 +168,10 @@ def packs_build(
     from clvlab.packs.synthetic import Recipe, build
     from clvlab.packs.verification import verify_pack
 
-    with interruptible(_whole_or_nothing(out_folder)), err.status("building"):
+    with interruptible(_whole_or_nothing(out_folder)), display_progress(f"Making of {out_folder.name}"):
         build(Recipe(seed, fixtures, messages), out_folder)
-    show_pack(verify_pack(out_folder))
+        opened = verify_pack(out_folder)
+    show_pack(opened)
 
 
 @packs_app.command("import")
@@ -217,7 +223,7 @@ def packs_import(
     from clvlab.sources.importer import import_source
     from clvlab.sources.mapping import texts_by_name, weights_by_book, with_flags
 
-    with interruptible(_whole_or_nothing(out_folder)), err.status("importing") as status:
+    with interruptible(_whole_or_nothing(out_folder)), display_progress(f"Import of {out_folder.name}"):
         if source is None:
             raise typer.BadParameter(
                 f"name odds to read, as {command('packs', 'import', 'odds.csv', '--out', 'my-pack')}", param_hint="FILE"
@@ -241,15 +247,15 @@ def packs_import(
             closing=closing,
             mapping=with_flags(mapping, columns, sides, market),
             max_close_age_s=max_close_age_s,
-            progress=status.update,
         )
         report = import_source(*_source_first(source, paths or []), out_folder, options)
+        opened = verify_pack(out_folder)
     if report.recognised is not None:
         out.print(f"Recognised {plain(str(report.recognised))}")
     show_quality(report.quality)
     for files in report.unread:
         out.print(f"  not read: {plain(str(files))}")
-    show_pack(verify_pack(out_folder))
+    show_pack(opened)
 
 
 def _source_first(first: str, paths: list[Path]) -> tuple[str | None, list[Path]]:
@@ -280,7 +286,8 @@ def packs_export(
 
     if books and ladders:
         raise typer.BadParameter("--books and --ladders are two tables: write one after the other")
-    opened = packs.open_pack(pack)
+    with interruptible(), display_progress(f"Opening of {pack}"):
+        opened = packs.open_pack(pack)
     kickoffs = opened.fixtures.lazy().select("fixture_id", "kickoff_ts_ms")
     tape = opened.tape()
     ticks = tape.ticks().join(kickoffs, on="fixture_id", maintain_order="left")
@@ -305,7 +312,8 @@ def packs_admit(
     """Verify a pack in full and put it on the catalog's allowlist."""
     from clvlab.packs.catalog import Catalog
 
-    opened = Catalog(catalog).admit(pack_id)
+    with interruptible(lambda: "the pack is admitted only once it is verified"), display_progress(f"Verification of {pack_id}"):
+        opened = Catalog(catalog).admit(pack_id)
     show_pack(opened)
 
 

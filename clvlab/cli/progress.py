@@ -1,4 +1,4 @@
-"""Progress of a command: a bar on standard error, only in a terminal."""
+"""Progress of a command, and what ends it: a bar on standard error, Ctrl-C, and SIGTERM."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from clvlab.base.progress import Watch
 from clvlab.cli.options import INTERRUPTED
-from clvlab.cli.output import err, plain
+from clvlab.cli.output import err, out, plain
 
-if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
-    from rich.progress import Progress
+if TYPE_CHECKING:
+    from clvlab.base.progress import Draw
 
-    from clvlab.runs.progress import OnProgress, Stage
-
-# Ctrl-C ends a command within half a second; a sentence says which files were written.
+# Ctrl-C and SIGTERM end a command within half a second; a sentence says which files were written.
 
 
 _PATIENCE_S = 0.3
+_TERMINATED = 128 + signal.SIGTERM
 _NOTHING = "nothing was written"
+_ENDS = {signal.SIGINT: ("interrupted", INTERRUPTED), signal.SIGTERM: ("terminated", _TERMINATED)}
+
+
+class _Termination(KeyboardInterrupt):
+    """SIGTERM, which ends work as Ctrl-C does."""
 
 
 def nothing_written() -> str:
@@ -34,11 +39,11 @@ def nothing_written() -> str:
 
 @contextmanager
 def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
-    """Exit with status 130 on Ctrl-C, and print ``left()``.
+    """Exit with status 130 on Ctrl-C and 143 on SIGTERM, and print ``left()``.
 
-    Python handles an interrupt between two instructions, but one library call may take minutes. So a thread receives the
-    interrupt at once, and ends the process if the main thread does not. Files are written under a temporary name and then
-    renamed, so an interrupt leaves no partial file.
+    Python handles a signal between two instructions, but one library call may take minutes. So a thread receives the signal at
+    once, and ends the process and its workers if the main thread does not. Files are written under a temporary name and then
+    renamed, and those with a temporary name are removed, so no partial file is left.
     """
     if threading.current_thread() is not threading.main_thread() or os.name != "posix":
         with _interruptible(left):
@@ -46,7 +51,7 @@ def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
         return
     heard, bell = os.pipe()
     os.set_blocking(bell, False)
-    before = signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
+    wakeup, terminating = signal.set_wakeup_fd(bell, warn_on_full_buffer=False), signal.signal(signal.SIGTERM, _terminate)
     over = threading.Event()
     watcher = threading.Thread(target=_watch, args=(heard, over, left), daemon=True)
     watcher.start()
@@ -55,82 +60,70 @@ def interruptible(left: Callable[[], str] = nothing_written) -> Iterator[None]:
             yield
     finally:
         over.set()
-        signal.set_wakeup_fd(before)
+        signal.signal(signal.SIGTERM, terminating)
+        signal.set_wakeup_fd(wakeup)
         os.close(bell)  # wakes the watcher
         watcher.join()
         os.close(heard)
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise _Termination
 
 
 @contextmanager
 def _interruptible(left: Callable[[], str]) -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt:
-        _say(left)
-        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt as error:
+        how, code = _ENDS[signal.SIGTERM if isinstance(error, _Termination) else signal.SIGINT]
+        _say(how, left)
+        raise typer.Exit(code) from None
 
 
 def _watch(heard: int, over: threading.Event, left: Callable[[], str]) -> None:
     while numbers := os.read(heard, 16):
-        if signal.SIGINT not in numbers:
+        number = next((number for number in _ENDS if number in numbers), None)
+        if number is None:
             continue
         if not over.wait(_PATIENCE_S):
-            _say(left)
-            os._exit(INTERRUPTED)
+            how, code = _ENDS[number]
+            _end_at_once()
+            _say(how, left)
+            os._exit(code)
         return
 
 
-def _say(left: Callable[[], str]) -> None:
+def _end_at_once() -> None:
+    """End the workers of this process, and remove its unfinished files."""
+    from clvlab.base.files import remove_unfinished
+    from clvlab.base.parallel import end_workers
+
+    end_workers()
+    remove_unfinished()
+
+
+def _say(how: str, left: Callable[[], str]) -> None:
     with suppress(OSError):
-        sys.stderr.write(f"\ninterrupted: {left()}\n")
+        sys.stderr.write(f"\n{how}: {left()}\n")
         sys.stderr.flush()
 
 
-OnCount = Callable[[int, int], None]
-
-
 @contextmanager
-def bar(what: str, total: int | None = None) -> Iterator[OnCount]:
-    """Show the number of finished parts, the number of all, and the time left; in a pipe nothing is shown."""
-    with _drawn() as display:
-        task = display.add_task(plain(what), total=total)
-        yield lambda done, of: display.update(task, completed=done, total=of)
+def display_progress(what: str, *, as_json: bool = False) -> Iterator[None]:
+    """Show the progress of work once it has taken a second: a bar in a terminal.
 
+    If standard output goes elsewhere, each stage is one line of standard error. Without a terminal, or with JSON, it shows
+    nothing.
+    """
+    if as_json or not err.is_terminal:
+        yield
+        return
 
-@contextmanager
-def stages(what: str) -> Iterator[OnProgress]:
-    """Show the progress of each stage of a run."""
-    with _drawn() as display:
-        task = display.add_task(plain(what), total=None)
+    def drawing() -> AbstractContextManager[Draw]:
+        from clvlab.report.bars import stage_lines, terminal_bar
 
-        def progress(stage: Stage, done: int = 0, total: int = 1) -> None:
-            display.update(
-                task, description=plain(f"{what}: {stage.value}"), completed=done, total=total if total > 1 else None
-            )
+        return terminal_bar(err, what) if out.is_terminal else stage_lines(lambda line: err.print(plain(line)), what)
 
-        yield progress
-
-
-def _drawn() -> Progress:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
+    with Watch(drawing).watching():
+        yield

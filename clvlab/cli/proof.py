@@ -15,8 +15,8 @@ import typer
 from clvlab.base.files import file_bytes, new_file
 from clvlab.base.invocation import command
 from clvlab.cli.options import CheckpointFileOption, JsonOption, RunName, RunsFolderOption, UrlArgument, goes_with
-from clvlab.cli.output import err, facts, out, plain, print_json
-from clvlab.cli.progress import interruptible
+from clvlab.cli.output import facts, out, plain, print_json
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.errors import BundleError, EvidenceError, MissingExtraError
 from clvlab.report.run_list import DEFAULT_RUNS, find_run
 from clvlab.words import counted
@@ -74,7 +74,7 @@ def anchor(run: RunName, runs_folder: RunsFolderOption = DEFAULT_RUNS, as_json: 
     path = find_run(run, runs_folder)
     with (
         interruptible(lambda: "the memo may have been sent; the same command finds it, and sends no second one"),
-        err.status("anchoring"),
+        display_progress("Anchor", as_json=as_json),
     ):
         done = run_folder.anchor_run(path, anchor_from_environment())
     record = {"status": done.status, "signature": done.signature, "cluster": done.cluster, "explorer_url": done.explorer_url}
@@ -139,7 +139,10 @@ def bundle(
     goes_with("--log", log, log_key=log_key, checkpoint=checkpoint, since=since, stamps=stamps, ots=ots)
     if log is not None and (log_key is None) == (checkpoint is None):
         raise BundleError("--log goes with either --log-key or --checkpoint")
-    with interruptible(lambda: f"the bundle in {out_file} is complete" if out_file.exists() else "no bundle was written"):
+    with (
+        interruptible(lambda: f"the bundle in {out_file} is complete" if out_file.exists() else "no bundle was written"),
+        display_progress("Bundle", as_json=as_json),
+    ):
         size = _bundled(
             find_run(run, runs_folder), out_file, log, log_key, checkpoint, since, checkpoint_file, stamps, ots or []
         )
@@ -189,7 +192,10 @@ def push(run: RunName, url: UrlArgument, runs_folder: RunsFolderOption = DEFAULT
     from clvlab.arena.runs.bundles import push_stored
 
     path = find_run(run, runs_folder)
-    with interruptible(lambda: "a part of it may be there; the same command continues it"), err.status("pushing"):
+    with (
+        interruptible(lambda: "a part of it may be there; the same command continues it"),
+        display_progress("Upload", as_json=as_json),
+    ):
         where = push_stored(path, url)
     if as_json:
         print_json({"url": where})
@@ -228,7 +234,7 @@ def prove(
     if out_file is None and not path.is_dir():
         raise typer.BadParameter("a bundle is not changed: name a file", param_hint="--out")
     target = out_file or path / provider.PROOFS_FILE
-    with interruptible(lambda: "no proof was written"), err.status("asking for proofs"):
+    with interruptible(lambda: "no proof was written"), display_progress("Proofs of prices", as_json=as_json):
         lines, missing = provider.prove(path, open_pack(pack))
         replace_file(target, lines)
     count = lines.count(b"\n") - 1

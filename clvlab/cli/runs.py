@@ -10,10 +10,11 @@ import typer
 
 from clvlab.base.files import written_file
 from clvlab.base.invocation import command
+from clvlab.base.progress import each
 from clvlab.cli import proof
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunName, RunNames, RunsFolderOption, goes_with, now_ms
 from clvlab.cli.output import err, fits, out, plain, print_json, say, show_checks, show_next, show_report, show_table
-from clvlab.cli.progress import bar, interruptible, stages
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.errors import EvidenceError, UnknownPackError
 from clvlab.report import run_list
 from clvlab.report.run_list import DEFAULT_RUNS, differences_from_first, find_run
@@ -38,8 +39,8 @@ def runs(
     as_json: JsonOption = False,
 ) -> None:
     """List the runs in a folder, newest first, each mean CLV with its interval."""
-    with interruptible(), err.status("reading"):
-        found = list(run_list.listed_runs(runs_folder, verify=verify))
+    with interruptible(), display_progress("Runs", as_json=as_json):
+        found = list(each("reading runs", run_list.listed_runs(runs_folder, verify=verify)))
     if as_json:
         print_json([run.facts() for run in found])
     elif not found:
@@ -114,13 +115,13 @@ def compare(
         with interruptible(lambda: f"{len(folders)} of {counted(len(run), 'run')} sealed in {runs_folder}"):
             opened = packs.open_pack(pack)
             for name in run:
-                with stages(f"backtest of {name}") as progress:
+                with display_progress(f"Backtest of {name}", as_json=as_json):
                     spec = backtest_spec(opened, name)
-                    folders.append(runs_folder / execute(spec, FolderRecorder(runs_folder, now_ms), progress).run_id)
-    with interruptible(), err.status("reading"):
+                    folders.append(runs_folder / execute(spec, FolderRecorder(runs_folder, now_ms)).run_id)
+    with interruptible(), display_progress("Comparison", as_json=as_json):
         if pack is None:
             folders = [run_list.find_run(name, runs_folder) for name in run]
-        found = [run_list.listed_run(folder) for folder in folders]
+        found = [run_list.listed_run(folder) for folder in each("reading runs", folders, len(folders))]
         differences = differences_from_first(found)
     if as_json:
         print_json({"runs": [one.facts() for one in found], "differences": [one.facts() for one in differences]})
@@ -162,7 +163,7 @@ def report(
 
     goes_with("--stake", stake is not None, delay_s=delay_s is not None, commission=commission)
     path = run_list.find_run(run, runs_folder)
-    with interruptible(lambda: "no page was written"), err.status("reading the run"):
+    with interruptible(lambda: "no page was written"), display_progress("Report", as_json=as_json):
         sealed, receipts = bundles.read_stored(path)
         try:
             whole = reopen(_pack(pack, content_hash_of(sealed), run_folder.view(path)), sealed, receipts)
@@ -203,7 +204,7 @@ def share(
     from clvlab.report.share import SharedPicture
 
     path = run_list.find_run(run, runs_folder)
-    with interruptible(lambda: "no picture was written"), err.status("drawing"):
+    with interruptible(lambda: "no picture was written"), display_progress("Picture", as_json=as_json):
         picture = SharedPicture(bundles.read_stored(path)[0], page, agent_id)
         picture.write(out_file)
     if as_json:
@@ -409,11 +410,10 @@ def _each(found: list[Path], judge: Callable[[Path], _Judged], *, as_json: bool)
     answers: list[_Judged] = []
     with (
         interruptible(lambda: f"{len(answers):,} of {len(found):,} verified"),
-        bar("verifying", len(found)) as progress,
+        display_progress("Verification", as_json=as_json),
     ):
-        for path in found:
+        for path in each("verifying runs", found, len(found)):
             answers.append(judge(path))
-            progress(len(answers), len(found))
             if not as_json:
                 answers[-1].show()
     return answers

@@ -23,7 +23,7 @@ from clvlab.cli.options import (
     window_of,
 )
 from clvlab.cli.output import out, plain, print_json, say, show_next, show_table
-from clvlab.cli.progress import bar, interruptible
+from clvlab.cli.progress import display_progress, interruptible
 from clvlab.words import counted, estimate, p_value
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
@@ -52,9 +52,9 @@ def sweep(
     values = _grid(grid)
     window = window_of(horizon_s, market)
     chosen = isolated(agent, reads=reads or [], network=network) if reads or network else agent
-    with interruptible(lambda: "a sweep writes nothing"), bar("sweep") as tell:
+    with interruptible(lambda: "a sweep writes nothing"), display_progress(f"Sweep of {agent}", as_json=as_json):
         opened = packs.open_pack(pack)
-        found = honest_search(opened, chosen, values, window=window, fixture_ids=fixture, earlier=earlier, tell=tell)
+        found = honest_search(opened, chosen, values, window=window, fixture_ids=fixture, earlier=earlier)
     if as_json:
         print_json({"pack_id": opened.pack_id, "content_hash": opened.content_hash, "agent": agent, **found.facts()})
         return

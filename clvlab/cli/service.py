@@ -12,6 +12,7 @@ import typer
 from clvlab.cli.groups import Commands
 from clvlab.cli.options import CheckpointFileOption, JsonOption, goes_with
 from clvlab.cli.output import err, out, plain, print_json, show_pack
+from clvlab.cli.progress import interruptible
 from clvlab.errors import ClvlabError, MissingExtraError
 from clvlab.words import counted
 
@@ -146,7 +147,7 @@ def backup(
         from clvlab.store.database import back_up
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
-    with err.status("copying"):
+    with interruptible(lambda: f"the backup in {out_file} is complete" if out_file.exists() else "no backup was written"):
         checkpoint = back_up(database_url, out_file, checkpoint_file)
     out.print(f"Wrote {out_file.stat().st_size:,} bytes to {plain(str(out_file))}")
     out.print(f"Newest published checkpoint: {plain(str(checkpoint)) if checkpoint else 'none'}")

@@ -113,6 +113,10 @@ class ProcessAgent(ABC):
         """Return ``DECISIONS`` over the tape. The process may have been used before."""
 
     @abstractmethod
+    def end(self) -> None:
+        """End the processes that ``fresh`` has started; what they are asked fails."""
+
+    @abstractmethod
     def fresh(self, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:
         """Start a process without earlier data, which ends with the context.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -63,7 +64,7 @@ def decisions_by_blocks(
     plan = _Plan(agent, window or Window(), blocks - 1, _MAX_ROWS, drawn(seed, whole))
     located = locate(tape, whole)
     with fresh(agent, grows=True) as process:
-        answers = _prefix_decisions(process, tape, _cuts(plan, tape, located))
+        answers = _prefix_decisions(process, tape, _cuts(plan, tape, located), plan)
         last = decisions_of(process, tape)
     moved = _moved_by(located, answers)
     name = agent.identity.agent_id
@@ -86,6 +87,7 @@ def _cuts(plan: _Plan, tape: Tape, located: pl.DataFrame) -> list[tuple[int, int
 
 
 _AGENTS_AT_ONCE, _ISOLATED_AT_ONCE = 8, 2  # an audit has several processes
+_ENDING_S = 0.05  # between two attempts to end an agent, whose next process may just be starting
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +118,23 @@ def agent_answers(
     answers: dict[str, Future[tuple[pl.DataFrame, LookaheadReport | None]]] = {}
     # Stepped agents run first and alone, because a process with later messages could signal to them by processor load.
     for steps, most in ((True, 1), (False, at_once)):
-        with ThreadPoolExecutor(most) as pool:
-            pending = {
-                identity.agent_id: pool.submit(_answer, question, identity, agent)
-                for (identity, agent), is_stepped in zip(agents, stepped, strict=True)
-                if is_stepped is steps
-            }
+        pool = ThreadPoolExecutor(most)
+        pending = {
+            identity.agent_id: pool.submit(copy_context().run, _answer, question, identity, agent)
+            for (identity, agent), is_stepped in zip(agents, stepped, strict=True)
+            if is_stepped is steps
+        }
+        try:
             for done, _ in enumerate(as_completed(pending.values()), start=len(answers) + 1):
                 answered(done)
+        except BaseException:  # an interrupt or a cancellation, which a slow agent must not hold up
+            pool.shutdown(wait=False, cancel_futures=True)
+            while wait(pending.values(), _ENDING_S).not_done:
+                for _, agent in agents:
+                    if isinstance(agent, ProcessAgent):
+                        agent.end()
+            raise
+        pool.shutdown()
         answers |= pending
     for identity, _ in agents:
         answer = answers[identity.agent_id]

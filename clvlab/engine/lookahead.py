@@ -7,13 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from itertools import count
 from math import comb
 
 import polars as pl
 
+from clvlab.base.progress import report
 from clvlab.engine.agent import Agent, decisions_of, fresh, unchecked_decisions
 from clvlab.engine.replay import locate, replay
 from clvlab.errors import AgentError, ClvlabError
@@ -245,10 +247,16 @@ class _Plan:
     cuts: int
     max_rows: int
     draw: Draw
+    numbers: Iterator[int] = field(default_factory=count)
 
     @property
     def seed(self) -> int:
         return self.draw.seed
+
+    def report_question(self) -> None:
+        """Report one more question to the agent; what differs is asked about again, beyond the usual number."""
+        usual = self.cuts + _BLIND_PARTS + 3
+        report("checking for look-ahead", min(next(self.numbers), usual), usual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,12 +284,13 @@ def _started(agent: Agent, *, silent: bool = False) -> Iterator[_Processes]:
 def _audited(plan: _Plan, tape: Tape, whole: pl.DataFrame, processes: _Processes) -> LookaheadReport:
     agent, cuts, seed = plan.agent, plan.cuts, plan.seed
     anywhere = sorted(_chosen(tape.messages.select(_ORDER).sort(_ORDER), -(-cuts // 3), seed))
-    answers = _prefix_decisions(processes.first, tape, anywhere)
+    answers = _prefix_decisions(processes.first, tape, anywhere, plan)
+    plan.report_question()
     grown = unchecked_decisions(processes.first, tape)
     processes.end("first")
     timed = locate(tape, whole)
     later = [cut for cut in _informative(tape, timed, plan) if cut not in answers][: cuts - len(answers)]
-    answers |= _prefix_decisions(processes.second, tape, sorted(later))
+    answers |= _prefix_decisions(processes.second, tape, sorted(later), plan)
     processes.end("second")
     moved = _moved_by(timed, answers)
     name = agent.identity.agent_id
@@ -327,7 +336,7 @@ def _checked_blindly(
         judged |= {cuts[one][_hashed(plan.seed + 16, one) % _BLIND_PARTS] for one in drawn[:tested]}
         with fresh(plan.agent, silent=True, grows=True) as growing:
             for number, cut in enumerate(sorted(judged), start=1):
-                moved = _compared(timed, _prefix_decisions(growing, tape, [cut])[cut], cut)
+                moved = _compared(timed, _prefix_decisions(growing, tape, [cut], plan)[cut], cut)
                 if moved.height:
                     return replace(report, cuts=tuple(sorted({*report.cuts, *sorted(judged)[:number]})), moved=moved)
     blind = BlindDraw(len(fixture_ids), tuple(sorted(drawn)), tested, plan.draw.attempts, by_prefixes=bool(differ))
@@ -345,6 +354,7 @@ def _differing(
         kept = rows.join(until, on="fixture_id", how="left", maintain_order="left").select(
             pl.col("tick_seq") <= pl.col("until")
         )
+        plan.report_question()
         try:
             then = unchecked_decisions(process, tape.keep(kept.to_series()))
         except ClvlabError as error:
@@ -391,7 +401,7 @@ def _same(one: pl.DataFrame, other: pl.DataFrame) -> bool:
     return one.equals(other) or one.sort(_KEY, nulls_last=False).equals(other.sort(_KEY, nulls_last=False))
 
 
-def _prefix_decisions(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dict[Message, pl.DataFrame]:
+def _prefix_decisions(agent: Agent, tape: Tape, cuts: Sequence[Message], plan: _Plan) -> dict[Message, pl.DataFrame]:
     """Return the decisions on each prefix. The next is cut while an answer is awaited. An error gets a note of its prefix."""
     answers = {}
     with ThreadPoolExecutor(1) as cutter:
@@ -399,6 +409,7 @@ def _prefix_decisions(agent: Agent, tape: Tape, cuts: Sequence[Message]) -> dict
         for number, cut in enumerate(cuts):
             own = prefixes.pop().result()
             prefixes = [cutter.submit(prefix, tape, coming) for coming in cuts[number + 1 : number + 2]]
+            plan.report_question()
             try:
                 answers[cut] = unchecked_decisions(agent, own)
             except ClvlabError as error:

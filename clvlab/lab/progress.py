@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from clvlab.report.html import Html, card, render
-from clvlab.words import counted
+from clvlab.base.progress import report
+from clvlab.report.bars import TextAndHtml, display_progress, notebook
+from clvlab.report.html import Html, card
 
 Progress = Callable[[int, int], None]
 
@@ -28,19 +29,15 @@ _State = TypeVar("_State", bound=ProgressState)
 
 
 @contextmanager
-def progress_bar(what: str, total: int, *, progress: Progress | bool) -> Iterator[Progress]:
-    """Yield the callback for the numbers of finished points and of all points: a bar, or the caller's own callback."""
+def progress_bar(what: str, stage: str, *, progress: Progress | bool) -> Iterator[Progress]:
+    """Yield the callback for the numbers of finished and of all parts of a stage: a bar, or the caller's own callback."""
     if callable(progress):
         yield progress
     elif not progress:
         yield _silent
-    elif (shell := _notebook()) is not None:
-        yield _notebook_bar(shell, what, total)
-    elif sys.stderr.isatty():
-        with _terminal_bar(what, total) as tell:
-            yield tell
     else:
-        yield _silent
+        with display_progress(what):
+            yield lambda done, total: report(stage, done, total)
 
 
 @contextmanager
@@ -53,7 +50,7 @@ def state_display(
     """
     if callable(progress):
         yield progress
-    elif progress and (shell := _notebook()) is not None:
+    elif progress and (shell := notebook()) is not None:
         with _notebook_table(shell, what, done, more) as tell:
             yield tell
     elif progress and sys.stderr.isatty():
@@ -70,30 +67,15 @@ def _silent(done: int, total: int) -> None:
     """Say nothing."""
 
 
-def _notebook() -> Any:
-    """Return IPython's display module in a kernel, else `None`."""
-    kernel = sys.modules.get("ipykernel.kernelapp")
-    return sys.modules.get("IPython.display") if kernel is not None and kernel.IPKernelApp.initialized() else None
-
-
-def _notebook_bar(shell: Any, what: str, total: int) -> Progress:
-    handle = shell.display(_bar(what, 0, total), display_id=True)
-
-    def tell(done: int, of: int) -> None:
-        handle.update(_bar(what, done, of))
-
-    return tell
-
-
 @contextmanager
 def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], Html]) -> Iterator[Callable[[_State], None]]:
-    handle = shell.display(_Drawn(f"{what}: begins", card("empty.html", f"{what}: begins")), display_id=True)
+    handle = shell.display(TextAndHtml(f"{what}: begins", card("empty.html", f"{what}: begins")), display_id=True)
     last: list[_State] = []
 
     def tell(state: _State) -> None:
         last[:] = [state]
         handle.update(
-            _Drawn(f"{what}: {state.line}", card("progress.html", what, notes=(), facts=state.facts, more=more(state)))
+            TextAndHtml(f"{what}: {state.line}", card("progress.html", what, notes=(), facts=state.facts, more=more(state)))
         )
 
     ended, notes = "failed", ()
@@ -107,32 +89,4 @@ def _notebook_table(shell: Any, what: str, done: str, more: Callable[[_State], H
         facts = last[0].outcome if last else {}
         outcome = ", ".join(f"{name} {text}" for name, text in facts.items())
         text = f"{what}: {ended}" + (f", {outcome}" if outcome else "")
-        handle.update(_Drawn(text, card("progress.html", f"{what}: {ended}", notes=notes, facts=facts, more="")))
-
-
-class _Drawn:
-    """HTML and text; a viewer shows either."""
-
-    def __init__(self, text: str, content: str) -> None:
-        self._text, self._content = text, content
-
-    def __repr__(self) -> str:
-        return self._text
-
-    def _repr_html_(self) -> str:
-        return self._content
-
-
-def _bar(what: str, done: int, total: int) -> _Drawn:
-    text = f"{what}: {done:,} of {counted(total, 'point')}"
-    return _Drawn(text, render("bar.html", text=text, done=done, total=total))
-
-
-@contextmanager
-def _terminal_bar(what: str, total: int) -> Iterator[Progress]:
-    from rich.console import Console  # imported here, because most sessions never draw a bar
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+        handle.update(TextAndHtml(text, card("progress.html", f"{what}: {ended}", notes=notes, facts=facts, more="")))

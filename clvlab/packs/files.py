@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import os
 import re
 import struct
 import zlib
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from clvlab.base.progress import report
 from clvlab.errors import SourceError
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import canonical, sha256
@@ -130,14 +132,21 @@ MAX_LINE_BYTES = 16 << 20
 MAX_CONTENT_BYTES = 16 << 30  # limit of one decompressed source: a small archive must not fill a disk or run for a day
 MAX_WHOLE_BYTES = 64 << 20  # limit of a source that has to fit in memory
 _CHUNK_BYTES = 1 << 18
+_HASHED_BYTES = 1 << 20
 _SMALL_BYTES = 64 << 20
 _MAGIC_BYTES = 10
 _MAX_RATIO = 250  # odds as text compress 5 to 50 times
 
 
 def file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+    hasher, stage, done, part = hashlib.sha256(), f"hashing {path.name}", 0, memoryview(bytearray(_HASHED_BYTES))
+    with path.open("rb", buffering=0) as file:
+        total = os.fstat(file.fileno()).st_size
+        while size := file.readinto(part):
+            hasher.update(part[:size])
+            done += size
+            report(stage, done, total)
+    return "sha256:" + hasher.hexdigest()
 
 
 def opened(path: Path) -> BufferedIOBase:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 from pydantic import ValidationError
 
+from clvlab.base.files import scratch_folder
 from clvlab.base.names import among
+from clvlab.base.progress import report
 from clvlab.errors import (
     HeldOutError,
     PackFormatError,
@@ -72,10 +73,11 @@ def is_genuine(pack: Pack) -> bool:
     tape, kept = pack.tape(), {raw.name: folder / "raw" / raw.name for raw in manifest.raw}
     try:
         present = {path.name for path in (folder / "raw").iterdir()}
+        report("reading the capture again")
         digests_hold = all(content_digest(kept[raw.name]) == raw.digest for raw in manifest.raw)
-        with tempfile.TemporaryDirectory(prefix="clvlab-") as scratch:
+        with scratch_folder() as scratch:
             rule = 1 if manifest.reading is None else manifest.reading.rule
-            again = normalise(kept, Options(reading_rule=rule, ladders=manifest.ladders is not None), Path(scratch))
+            again = normalise(kept, Options(reading_rule=rule, ladders=manifest.ladders is not None), scratch)
             parts = again.whole
             ticks = Tape.from_ticks(parts.ticks, tape.fixtures)
     except (SourceError, OSError):  # unreadable raw files show nothing

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from clvlab.base.progress import each
 from clvlab.errors import PackFormatError
 from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, compose_key
 from clvlab.law.schema import ODDS_MILLI, SAFE_INTEGER
@@ -274,7 +275,7 @@ def synthetic(recipe: Recipe) -> Synthetic:
     frames: list[pl.DataFrame] = []
     fixtures: list[Fixture] = []
     results: list[tuple[int, str, str, str, None]] = []
-    for number in range(recipe.fixtures):
+    for number in each("making fixtures", range(recipe.fixtures), recipe.fixtures):
         dice = Dice(recipe.seed, number)
         league = _LEAGUES[number % len(_LEAGUES)]
         home, away = (int(pick) for pick in dice.below(len(_CLUBS), 2))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from clvlab.base.progress import each, report
 from clvlab.errors import PackFormatError, PackTamperedError
 from clvlab.law.schema import BOOK_ROWS, FIXTURES, Schema
 from clvlab.law.tape import Binding, Tape
@@ -24,26 +25,19 @@ from clvlab.packs.rows import STORED, numbered, read_stored, results_digest
 _AT_ONCE = 2  # shards in memory, so that one is read while the rules of another are checked
 
 
-def _untold(done: int, of: int) -> None:
-    pass
+def verify_pack(folder: Path) -> Pack:
+    """Open a pack after recomputing everything: order, rules, digests of ticks and raw files."""
+    return verified(load_pack(folder))
 
 
-def verify_pack(folder: Path, progress: Callable[[int, int], None] = _untold) -> Pack:
-    """Open a pack after recomputing everything: order, rules, digests of ticks and raw files.
-
-    ``progress`` receives the rows done and the rows in all after each shard.
-    """
-    return verified(load_pack(folder), progress)
-
-
-def verified(pack: Pack, progress: Callable[[int, int], None] = _untold) -> Pack:
+def verified(pack: Pack) -> Pack:
     """Return a pack that was opened from a folder, after the checks of ``verify_pack``."""
-    _check_ticks(pack, progress)
+    _check_ticks(pack)
     if pack.books:
         _check_books(pack)
     if pack.has_ladders:
         _check_ladders(pack)
-    for raw in pack.manifest.raw:
+    for raw in each("checking raw files", pack.manifest.raw, len(pack.manifest.raw)):
         path = pack.folder / "raw" / raw.name
         found = content_digest(path) if path.is_file() and not path.is_symlink() else "no file"
         if found != raw.digest:
@@ -57,8 +51,8 @@ def verified(pack: Pack, progress: Callable[[int, int], None] = _untold) -> Pack
     return pack
 
 
-def _check_ticks(pack: Pack, progress: Callable[[int, int], None]) -> None:
-    """Check the rows of each shard, two at once, and tell of them in order; the last shard must have all remaining rows."""
+def _check_ticks(pack: Pack) -> None:
+    """Check the rows of each shard, two at once, and report them in order; the last shard must have all remaining rows."""
     shards = list(shards_of(pack.manifest.fixtures))
     sizes = [max(0, sum(fixture.rows for fixture in shard)) for shard in shards]
     starts, total = [0, *accumulate(sizes[:-1])], sum(fixture.rows for fixture in pack.manifest.fixtures)
@@ -67,7 +61,7 @@ def _check_ticks(pack: Pack, progress: Callable[[int, int], None]) -> None:
         try:
             for check, end in zip(checks, [*starts[1:], total], strict=True):
                 check.result()
-                progress(end, total)
+                report("checking rows", end, total)
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -134,7 +128,7 @@ def _check_layer(pack: Pack, name: str, schema: Schema, checked: _Checked) -> No
     found = pl.scan_parquet(path, glob=False).collect_schema()
     if dict(found) != dict(schema):
         raise PackFormatError(f"{str(path)!r} has the columns {dict(found)}, not those of the format")
-    for shard in shards_of(pack.manifest.fixtures):
+    for shard in each(f"checking {layer}", shards_of(pack.manifest.fixtures)):
         tape = replace(pack, held_out=()).tape([fixture.fixture_id for fixture in shard])
         height, digests = checked(shard, tape)
         for fixture in shard:

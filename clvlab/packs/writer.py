@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clvlab.base.files import StagingPath, flush, flush_all
+from clvlab.base.progress import report
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import BOOK_ROWS, FIXTURES, TICKS
 from clvlab.law.tape import Tape
@@ -232,6 +233,7 @@ class PackWriter:
         )
         sizes = {name: (self._unfinished / name).stat().st_size for name in files}
         (self._unfinished / DESCRIPTOR).write_bytes(descriptor(written, sizes))
+        report("flushing to the disk")
         flush_all(self._unfinished)
         self._unfinished.rename(self._folder)
         flush(self._folder.parent)

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.base.cache import BoundedCache
+from clvlab.base.progress import report
 from clvlab.errors import StatisticsError
 from clvlab.law.lines import Ints
 from clvlab.law.schema import Reason, Schema
@@ -248,6 +249,7 @@ class Executable(Exportable):
         """``EXECUTABLE``, one row per order."""
         if self.why:
             return pl.DataFrame(schema=EXECUTABLE)
+        report("taking offers")
         scored, stakes = self._scored, self._stakes()
         now, later = map(self._valued, self._fills([(stakes, 0), (stakes, self.delay_s)]))
         filled = pl.col("filled_cents") > 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from clvlab.base.progress import each
 from clvlab.report.axes import BLUE, GREY, RED, axes_or_new, svg
 from clvlab.report.breakdowns import group_names
 from clvlab.report.figures import Sheet
@@ -25,6 +26,7 @@ _TENTHS = ",.1f"
 _CLV = "CLV, bps of probability"
 # The sums by date and the means by group are drawn without a library.
 _ALWAYS = ("clv", "fixtures", "entry_and_close", "permutation")
+_COMPUTED = ("tables", "permutation", "sign_flips", "delay", "moved_lines")
 _AWAITED = {"fixtures", "permutation"}  # drawn from what threads compute
 
 
@@ -34,11 +36,16 @@ def pictures(sheet: Sheet) -> dict[str, Html]:
         return {}
     plots, settled = Plots(sheet), ("settled", "results") if sheet.settled else ()
     names = (*_ALWAYS, *(("calibration",) if sheet.calibration else ()), *settled)
+    early = [name for name in names if name not in _AWAITED]
     with ThreadPoolExecutor(2) as pool:
-        computed = pool.map(partial(getattr, sheet), ("tables", "permutation", "sign_flips", "delay", "moved_lines"))
-        drawn = {name: svg(getattr(plots, name), name.replace("_", " ")) for name in names if name not in _AWAITED}
-        list(computed)
-    return {name: drawn.get(name) or svg(getattr(plots, name), name.replace("_", " ")) for name in names}
+        computed = pool.map(partial(getattr, sheet), _COMPUTED)
+        drawn = {name: _drawn(plots, name) for name in each("drawing pictures", early)}
+        list(each("computing nulls and breakdowns", computed, len(_COMPUTED)))
+    return {name: drawn.get(name) or _drawn(plots, name) for name in each("drawing pictures", names)}
+
+
+def _drawn(plots: Plots, name: str) -> Html:
+    return svg(getattr(plots, name), name.replace("_", " "))
 
 
 class Plots:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isclose
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from clvlab.agents.template import Params
+from clvlab.base import progress
 from clvlab.engine.agent import Agent
 from clvlab.law.closing import Window
 from clvlab.packs.reader import Pack
@@ -407,16 +408,14 @@ def honest_search(
     window: Window | None = None,
     fixture_ids: Sequence[int] | None = None,
     earlier: int = 0,
-    tell: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005  no progress
 ) -> HonestSearch:
     """Score an agent at every point of a grid, unsealed, and judge them together."""
     values = grid_of(grid)
     check_trials(earlier)
     each, count = list(grid_points(values)), grid_size(values)
-    found = []
-    for sums in search_points(search_of(pack, agent, fixture_ids, window or Window(), each[0]), each, count):
-        found.append(sums)
-        tell(len(found), count)
+    summed = search_points(search_of(pack, agent, fixture_ids, window or Window(), each[0]), each, count)
+    found = list(progress.each("scoring settings", summed, count))
+    progress.report("judging all settings together")
     clusters, priced = (stacked(found, MEASURES[name])[0] for name in ("clv", "edge"))
     family = family_of(clusters, earlier=earlier)
     means = (estimates(one, level=_LEVEL) for one in (clusters, priced))

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.base.progress import report
 from clvlab.packs.manifest import league_of
 from clvlab.report import breakdowns
 from clvlab.report.executable import Executable, listed_values
@@ -56,6 +57,7 @@ def story(sheet: Sheet, executable: Executable | None = None, *, prefix: str = "
         What is said of the run at the end.
     """
     drawn = pictures(sheet)
+    report("writing the sheet")
     paid = executable or Executable(sheet.source, level=sheet.level, selection=sheet.selection)
     families = [] if sheet.scored.is_empty() else list(_families(sheet))
     best, worst = extremes(sheet.source, sheet.scored)

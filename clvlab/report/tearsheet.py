@@ -14,6 +14,7 @@ from clvlab.base.names import names_checked
 from clvlab.law.tape import Tape
 from clvlab.report import breakdowns
 from clvlab.report.bankrolls import BankrollFan, bankroll_of
+from clvlab.report.bars import display_progress
 from clvlab.report.breakdowns import tables_of
 from clvlab.report.cautions import cautions
 from clvlab.report.executable import AGE_S, DELAY_S, STAKE, Executable
@@ -358,7 +359,8 @@ class TearSheet(Exportable):
 
     def _repr_html_(self) -> Html:
         of = f"{self.source.run_id} {self.agent_id} {self.selection.words} {self.level}"
-        return story(self, prefix=f"s{sha256(of.encode()).hexdigest()[:8]}-")
+        with display_progress(f"Tear sheet of {self.agent_id}"):
+            return story(self, prefix=f"s{sha256(of.encode()).hexdigest()[:8]}-")
 
 
 # The tear sheet as a page.

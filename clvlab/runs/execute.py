@@ -19,7 +19,7 @@ from clvlab.law.schema import SAFE_INTEGER
 from clvlab.law.tape import Tape
 from clvlab.packs.reader import Pack
 from clvlab.packs.views.view_file import load_place, place_of
-from clvlab.runs.progress import OnProgress, Stage, cause_of, no_progress
+from clvlab.runs.progress import OnProgress, Stage, cause_of, to_listener
 from clvlab.runs.run import Run, matched
 from clvlab.runs.spec import ReplaySpec, RunSpec, rename
 
@@ -101,7 +101,7 @@ def drawing_of(log: LogStore, run_id: str, clock: Callable[[], int]) -> DrawingO
     return drawing
 
 
-def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, progress: OnProgress = no_progress) -> Run:
+def execute(spec: ReplaySpec, recorder: Recorder[ReplaySpec] = NOWHERE, progress: OnProgress = to_listener) -> Run:
     """Commit to a run over a pack, make it and keep it. An error abandons the run. ``progress`` receives its progress."""
     return lifecycle(spec, recorder, lambda commitment: perform(spec, commitment, progress))
 
@@ -124,7 +124,7 @@ def lifecycle(
     return made
 
 
-def perform(spec: ReplaySpec, commitment: Commitment | None = None, progress: OnProgress = no_progress) -> Run:
+def perform(spec: ReplaySpec, commitment: Commitment | None = None, progress: OnProgress = to_listener) -> Run:
     """Replay, score and seal a run; ``PlanChangedError`` if its pack or an agent changed since the commitment."""
     _check(spec.run_id, commitment)
     progress(Stage.OPENING)

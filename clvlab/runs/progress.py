@@ -6,6 +6,7 @@ import re
 from enum import StrEnum
 from typing import Protocol, TypedDict
 
+from clvlab.base.progress import report
 from clvlab.errors import ClvlabError
 
 # The cause of a failure, as text for the owner of the run or agent.
@@ -63,5 +64,14 @@ class OnProgress(Protocol):
     def __call__(self, stage: Stage, done: int = 0, total: int = 1) -> None: ...
 
 
-def no_progress(stage: Stage, done: int = 0, total: int = 1) -> None:
-    """Ignore progress."""
+_WORDS = {
+    Stage.OPENING: "reading the odds",
+    Stage.DECIDING: "agent deciding",
+    Stage.SEALING: "scoring and sealing",
+    Stage.KEEPING: "saving",
+}
+
+
+def to_listener(stage: Stage, done: int = 0, total: int = 1) -> None:
+    """Report a run's progress to the face that listens, if any; the number of parts if there are several."""
+    report(_WORDS[stage], *((done, total) if total > 1 else ()))

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from clvlab.base.names import printable
+from clvlab.base.progress import each
 from clvlab.errors import SourceError
 from clvlab.packs.archives import UNPACKABLE, ArchiveEntry, Readable, decompressed, tarred, zipped
 from clvlab.packs.files import MAX_CONTENT_BYTES, check_size, lines_of, packed, whole
@@ -174,7 +175,7 @@ class Archives:
             Together they hold more than may be unpacked.
         """
         self._packed_bytes = sum(archive.stat().st_size for archive in archives)
-        for archive in archives:
+        for archive in each("unpacking archives", archives, len(archives)):
             label = printable(archive.name)
             self._unpack(archive, _free(self._place(label, self.folder)), label, 1)
         rest = [path for path in paths if path not in archives]

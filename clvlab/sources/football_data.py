@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from clvlab.base.progress import each
 from clvlab.base.times import by_forms
 from clvlab.errors import SourceError
 from clvlab.law.markets import HANDICAP_GOALS, RESULT_1X2, TOTAL_GOALS, Market, MarketKind, UnreadKey, compose_key
@@ -389,7 +390,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     spill, offered = QuoteSpill(scratch), OfferedBooks(scratch) if options.books else None
     fixtures: dict[str, tuple[str, str, int | None]] = {}
     settled: list[tuple[str, str, str, str, str]] = []
-    for name, path in sorted(files.items()):
+    for name, path in each("reading files", sorted(files.items()), len(files)):
         rows: list[tuple[Any, ...]] = []
         try:
             for match in matches(name, path, account):

@@ -9,12 +9,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
 
-from clvlab.base.files import StagingPath
+from clvlab.base import progress
+from clvlab.base.files import StagingPath, scratch_folder
 from clvlab.base.names import did_you_mean, no_argument
 from clvlab.base.parallel import Work, parallel_map
 from clvlab.errors import ArgumentError, PackFormatError, SourceError
@@ -168,6 +168,7 @@ def import_files(
         result = normalise(files, options, scratch)
         with PackWriter(folder, result.fixtures) as writer:
             quality, written_fixtures = QualityAccount(), 0
+            progress.report("writing fixtures", 0, len(result.fixtures))
             for tape, books, ladders in map(partial(_tape, writer.kickoffs, result), result.parts):  # nothing else holds ticks
                 if options.books and books is None:
                     raise SourceError(f"{result.normaliser} reads no single books: leave books out")
@@ -178,6 +179,7 @@ def import_files(
                 written_fixtures += tape.series["fixture_id"].n_unique()
                 done = f"{written_fixtures:,} of {counted(len(result.fixtures), 'fixture')}"
                 options.progress(f"{done}, {counted(quality.counts['ticks'], 'tick')} written")
+                progress.report("writing fixtures", written_fixtures, len(result.fixtures))
             _check_some(quality, result, files, left)
             _check_weights(options, result)
             if options.max_overround is not None and not result.account.book_names:
@@ -329,7 +331,7 @@ def import_from(source: Any, paths: Any, folder: Path, options: Options) -> Impo
     content = frame_csv(paths, source, options.mapping)
     if options.mapping is not None:
         options = replace(options, mapping={name: value for name, value in options.mapping.items() if name != "delimiter"})
-    with TemporaryDirectory(prefix="clvlab-") as scratch:
+    with scratch_folder() as scratch:
         file = Path(scratch) / FRAME_FILE
         file.write_bytes(content)
         return import_source("csv" if source == "parquet" else source, [file], folder, options)

@@ -11,7 +11,7 @@ from clvlab.arena.packs import bundled_catalog
 from clvlab.arena.runs.binding import bind
 from clvlab.errors import LeaseLostError
 from clvlab.runs.execute import perform
-from clvlab.runs.progress import no_progress
+from clvlab.runs.progress import to_listener
 from tests.factories import ALICE, make_competition
 from tests.length import length
 from tests.waiting import settled, until
@@ -78,7 +78,7 @@ def test_a_late_worker_can_not_store_what_another_stored_already(durable_url):
     assert fast.jobs.run_one()
     sealed = fast.runs.card(answer["run_id"])
     with pytest.raises(LeaseLostError):
-        slow.jobs.handlers["deploy"].perform(job, no_progress)
+        slow.jobs.handlers["deploy"].perform(job, to_listener)
 
     assert sealed["run"]["status"] == "sealed"
     assert slow.runs.card(answer["run_id"]) == sealed

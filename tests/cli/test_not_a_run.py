@@ -44,19 +44,19 @@ def folder(tmp_path_factory):
 
 
 KINDS = {
-    "notes.md": "it is a text file",
-    "empty": "the file is empty",
-    "other.json": "it is JSON of another kind",
-    "manifest.json": "it is JSON of another kind",
+    "notes.md": "it is a file of another kind",
+    "empty": "it is an empty file",
+    "other.json": "it is a file of another kind",
+    "manifest.json": "it is a file of another kind",
     "bytes": "it is a file of another kind",
-    "odds.parquet": "it is a Parquet table",
-    "card.png": "it is a picture, without the bytes of its run: ask its sender for the bundle",
-    "card.svg": "it is a picture, without the bytes of its run: ask its sender for the bundle",
+    "odds.parquet": "it is a table of a pack",
+    "card.png": "it is an image, without the bytes of its run: ask its sender for the bundle",
+    "card.svg": "it is an image, without the bytes of its run: ask its sender for the bundle",
     "sheet.html": "it is a web page, without the bytes of a run: ask its sender for the bundle",
-    "run.zip": "it is an archive: unpack it, and name the folder of the run",
-    "run.tar": "it is an archive: unpack it, and name the folder of the run",
-    "run.tar.gz": "it is an archive: unpack it, and name the folder of the run",
-    "log.db": "it is a database: the command 'log audit' checks a run log",
+    "run.zip": "it is an archive, to be unpacked first, with the folder of the run to be named then",
+    "run.tar": "it is a file of another kind",
+    "run.tar.gz": "it is an archive, to be unpacked first, with the folder of the run to be named then",
+    "log.db": "it is a database, which the command 'log audit' checks if it is a run log",
     "nothing": "the folder is empty",
     "half": "manifest.json is missing in the folder",
     "runs": "the folder holds runs, such as run_",
@@ -89,9 +89,21 @@ def test_one_file_of_a_run_names_its_folder(folder):
     assert (code, f"it is one file of a run folder: name the folder 'runs/{run.name}'" in err) == (2, True)
 
 
+def test_a_bundle_that_is_cut_short_says_so(folder):
+    whole = (folder / "run.clv").read_bytes()
+    (folder / "cut.clv").write_bytes(whole[:-1])
+
+    code, _, err = clvlab(folder, "verify", "cut.clv")
+
+    assert code == 2
+    assert err.startswith(
+        f"error: 'cut.clv' is not a run: it is a bundle that is cut short, with {len(whole) - 1:,} of {len(whole):,} bytes"
+    )
+
+
 def test_a_damaged_bundle_is_still_a_bundle_that_is_damaged(folder):
     damaged = folder / "damaged.clv"
-    damaged.write_bytes((folder / "run.clv").read_bytes()[:-1])
+    damaged.write_bytes((folder / "run.clv").read_bytes() + b"!")
 
     code, _, err = clvlab(folder, "verify", damaged)
 

@@ -1,6 +1,7 @@
 import polars as pl
 import pytest
 
+from clvlab.base.progress import listening
 from clvlab.errors import PackFormatError
 from clvlab.law.schema import TICKS
 from clvlab.law.tape import Tape
@@ -160,7 +161,8 @@ def test_whoever_verifies_is_told_how_far_it_is(tmp_path, monkeypatch):
     write_pack(ticks(*rows), MANIFEST.model_copy(update={"fixtures": fixtures}), tmp_path / "p")
     told = []
 
-    verify_pack(tmp_path / "p", lambda done, of: told.append((done, of)))
+    with listening(lambda stage, done=0, total=0: told.append((done, total)) if stage == "checking rows" else None):
+        verify_pack(tmp_path / "p")
 
     assert told[-1] == (12, 12)
     assert [done for done, _ in told] == sorted(done for done, _ in told)

@@ -31,6 +31,7 @@ from clvlab.law.tape import Tape
 _MAX_WARM = 4
 _LIVE_TIMEOUT_S = 30.0
 _Key = tuple[Code, ProcessLimits, str | None]
+_RUNNING: dict[AgentProcess, IsolatedAgent] = {}  # processes of their own, until their contexts end
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,12 +122,18 @@ class IsolatedAgent(ProcessAgent):
             process.identity(**self.configured)  # loads its code: no message waits for that
             yield _LiveProcess(process, self.configured, list(fixtures.iter_rows()))
 
+    def end(self) -> None:
+        for process in [process for process, agent in list(_RUNNING.items()) if agent is self]:
+            process.end()
+
     @contextmanager
     def _alone(self, process: AgentProcess) -> Iterator[AgentProcess]:
         """End a process with the context, in which no file that it may read has changed."""
+        _RUNNING[process] = self
         try:
             yield process
         finally:
+            del _RUNNING[process]
             process.close()
         if self.limits.digests() != self.identity.reads:
             raise AgentError("a file that the agent may read changed while it was asked: ask again")

@@ -23,6 +23,7 @@ class FrameKind(Enum):
     ERR = b"E"  # text that was printed to stderr
     IDENTITY = b"I"  # JSON
     DECISIONS = b"D"  # the buffers of their columns
+    PROGRESS = b"P"  # two numbers: fixtures whose last message was seen, and all
     FAILURE = b"F"  # JSON: kind, message and traceback
 
 
@@ -45,7 +46,10 @@ class AgentSetup(TypedDict):
 
 
 class Request(TypedDict, total=False):
-    """Content of an ``ASK``: code to load first, and one of ``steps``, ``messages`` with ``fixtures``, and ``tape``."""
+    """Content of an ``ASK``: code to load first, and one of ``steps``, ``messages`` with ``fixtures``, and ``tape``.
+
+    With ``progress`` the process says now and then how far it is.
+    """
 
     configured: Required[AgentSetup]
     code: bytes
@@ -54,11 +58,15 @@ class Request(TypedDict, total=False):
     messages: Sequence[tuple[Any, ...]]
     fixtures: Sequence[tuple[int, int | None]]
     tape: str | None
+    progress: bool
 
 
 _STEP = FrameKind.STEP.value
 NO_STEP = _HEAD.pack(_STEP, 0)
 """A step that holds nothing, as most answers do."""
+
+
+PROGRESS = struct.Struct("<QQ")
 
 
 class FrameError(Exception):

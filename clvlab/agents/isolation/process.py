@@ -12,9 +12,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock, Thread
@@ -30,6 +32,7 @@ from clvlab.agents.isolation.columns import MAX_AT_MESSAGE, frame_in, most_bytes
 from clvlab.agents.isolation.forkserver import ForkProcess, ForkServers
 from clvlab.agents.isolation.frames import (
     NO_STEP,
+    PROGRESS,
     AgentSetup,
     FrameError,
     FrameKind,
@@ -44,6 +47,8 @@ from clvlab.agents.isolation.limits import ProcessLimits
 from clvlab.agents.isolation.sandbox import CLVLAB, begin_resident, make_resident, uses_user_site
 from clvlab.agents.isolation.steps import answered, steps
 from clvlab.agents.isolation.tapes import write_tape
+from clvlab.agents.ticks import fixture_ends
+from clvlab.base.progress import ReportClock, is_heard, report
 from clvlab.engine.agent import Identity, sealable
 from clvlab.errors import AgentError, AgentFailedError, ClvlabError, DecisionError, SchemaError
 from clvlab.law.actions import DECISION_COLUMNS, Decision
@@ -223,6 +228,9 @@ class AgentProcess:
         first = list(islice(walk, 1))  # before any code of the agent runs: how long that takes tells how long the tape is
         self._request(None, FrameKind.STEP, {"configured": configured, "steps": True})
 
+        is_due, before = ReportClock(), self._answered
+        ends = fixture_ends(tape) if is_heard() and not self.silent else []
+
         def talk() -> bytes:
             size = 0
             with _on_one_core(self._first):
@@ -232,6 +240,8 @@ class AgentProcess:
                         decided.extend(answered(answer, at))
                         if len(decided) > most or size > most_bytes(most):
                             raise self._garbled(f"{len(decided):,} decisions in {size:,} bytes, more than there can be")
+                    if ends and is_due():
+                        self._progressed(bisect_right(ends, self._answered - before), len(ends))
                 return self._step(b"")
 
         with self._lock:
@@ -247,6 +257,14 @@ class AgentProcess:
         answer = b"" if head == NO_STEP else self._answer(FrameKind.STEP, head=head)
         self._answered += 1
         return answer
+
+    @staticmethod
+    def _progressed(done: int, total: int) -> None:
+        report("fixtures decided", min(done, total), total)
+
+    def end(self) -> None:
+        """End the process; what it is asked fails."""
+        self._process.kill()
 
     def close(self) -> None:
         self._process.kill()
@@ -272,6 +290,7 @@ class AgentProcess:
         with self._lock:
             self._printed = 0
             request["tape"] = None if tape is None else str(self._handed(tape))
+            request["progress"] = is_heard() and not self.silent
             if not self._loaded:
                 make_resident(self._limits.reads)  # again: memory may have been short since
                 request |= {"code": self._code.content, "file": self._code.file}
@@ -316,6 +335,8 @@ class AgentProcess:
                 raise failure_in(data)
             elif found is kind:
                 return data
+            elif found is FrameKind.PROGRESS and len(data) == PROGRESS.size:
+                self._progressed(*PROGRESS.unpack(data))
             else:
                 raise self._garbled(f"{found.name} where {kind.name} was due")
 
@@ -332,7 +353,7 @@ class AgentProcess:
             if self._left:  # a pipe that is waited for can't be closed
                 self._close_pipes()
 
-        self._talk = Thread(target=run, daemon=True)
+        self._talk = Thread(target=copy_context().run, args=(run,), daemon=True)
         self._talk.start()
         try:
             while True:

@@ -11,10 +11,12 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from io import TextIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeGuard
 
 from clvlab.agents.isolation.frames import (
+    PROGRESS,
     AgentSetup,
     FrameKind,
     ProcessSetup,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from clvlab.engine.agent import Agent
     from clvlab.engine.live import Follower
 
+_OnProgress = Callable[[int, int], None]
+_Decide = Callable[[Any, str, _OnProgress | None], object]
 _REQUESTS = {FrameKind.ASK: 1 << 40}  # the parent is trusted
 _MAX_MESSAGE, _MAX_TRACE, _MAX_PRINTED = 4_000, 20_000, 1 << 16
 _ROWS_PER_MB = 100  # of ticks in memory: a sixty-fourth of what the process may have
@@ -91,7 +95,8 @@ def answer_all(settings: ProcessSetup, requests: BinaryIO, answers: BinaryIO, *,
             elif "messages" in request:
                 answer = _followed(own, followers, request)
             else:
-                answer = _identity(own) if request["tape"] is None else _decisions(own, decide, request["tape"])
+                on_progress = partial(_write_progress, answers) if request.get("progress") else None
+                answer = _identity(own) if request["tape"] is None else _decisions(own, decide, request["tape"], on_progress)
         except BaseException as error:  # noqa: BLE001  the boundary of a process: whatever the agent raises is its failure
             failure = {"kind": type(error).__name__, "message": str(error)[:_MAX_MESSAGE], "trace": _trace(error)}
             answer = FrameKind.FAILURE, json.dumps(failure).encode(errors="replace")
@@ -173,11 +178,11 @@ def _by_message(agent: Agent) -> TypeGuard[TickAgent]:
     return isinstance(agent, TickAgent) and type(agent).decide is TickAgent.decide
 
 
-def _grown() -> Callable[[Any, str], object]:
+def _grown() -> _Decide:
     """Return a function that decides over growing tapes in folders: tick agents continue, others start again."""
     walk: Walk | None = None
 
-    def decide(agent: Any, folder: str) -> object:
+    def decide(agent: Any, folder: str, on_progress: _OnProgress | None) -> object:  # noqa: ARG001  only an audit's tapes grow
         from clvlab.agents.isolation.tapes import read_tape
         from clvlab.agents.ticks import Walk
 
@@ -191,15 +196,18 @@ def _grown() -> Callable[[Any, str], object]:
     return decide
 
 
-def _repeated(most_rows: int) -> Callable[[Any, str], object]:
+def _repeated(most_rows: int) -> _Decide:
     """Return a function that decides over the tape of a folder. A strategy gets the last tape's ticks as they were computed."""
     last: tuple[str, RepeatedTape] | None = None
 
-    def decide(agent: Any, folder: str) -> object:
+    def decide(agent: Any, folder: str, on_progress: _OnProgress | None) -> object:
         from clvlab.agents.columnar import RepeatedTape, Strategy
         from clvlab.agents.isolation.tapes import read_tape
+        from clvlab.agents.ticks import Walk
 
         nonlocal last
+        if on_progress and _by_message(agent):
+            return Walk(agent).decide(read_tape(folder), on_progress)
         if type(agent) is not Strategy:  # it could change the frames of a tape
             return agent.decide(read_tape(folder))
         if last is None or last[0] != folder:
@@ -244,14 +252,18 @@ def _stepped(agent: Agent, requests: BinaryIO, answers: BinaryIO) -> tuple[Frame
     return FrameKind.STEP, b""
 
 
-def _decisions(agent: Agent, decide: Callable[[Any, str], object], folder: str) -> tuple[FrameKind, bytes]:
+def _write_progress(answers: BinaryIO, done: int, total: int) -> None:
+    write_frame(answers, FrameKind.PROGRESS, PROGRESS.pack(done, total))
+
+
+def _decisions(agent: Agent, decide: _Decide, folder: str, on_progress: _OnProgress | None) -> tuple[FrameKind, bytes]:
     import polars as pl
 
     from clvlab.agents.isolation.columns import columns
     from clvlab.errors import DecisionError
     from clvlab.law.schema import DECISIONS, conform
 
-    decided = decide(agent, folder)
+    decided = decide(agent, folder, on_progress)
     if not isinstance(decided, pl.DataFrame):
         raise DecisionError(f"agent {agent.identity.agent_id!r} must return a polars DataFrame, not {type(decided).__name__}")
     return FrameKind.DECISIONS, columns(conform(decided, DECISIONS, "DECISIONS"))

@@ -9,6 +9,7 @@ from typing import Any
 
 from clvlab.arena.log.sources import EntryMissingError, Head, LogSource, SourceLimits, entries_of, opened_source
 from clvlab.base.files import lock, replace_file
+from clvlab.base.progress import each
 from clvlab.errors import BundleError, EvidenceError, LogError
 from clvlab.log.audit import Auditor, Broken, Falls, PackCounts, Recount
 from clvlab.log.bundles import Trust, commit_of, log_part
@@ -268,7 +269,7 @@ def audit(
             )
         if before is not None:
             claims.expect("the state of the last audit", _last_checkpoint(before, str(state)))
-        for name, content in (bundles or {}).items():
+        for name, content in each("checking bundles", (bundles or {}).items(), len(bundles or {})):
             claims.bundle(name, content)
         claims.judge_quorum(trust)
         _read(source, claims.auditor, max(claims.sizes), limits)
@@ -292,7 +293,7 @@ def audit(
 def _read(source: LogSource, auditor: Auditor, size: int, limits: SourceLimits) -> None:
     """Pass every entry to the auditor, up to a size; stop where the log does not return an entry that it should have."""
     try:
-        for entry in entries_of(source, size, limits):
+        for entry in each("reading entries", entries_of(source, size, limits), size):
             auditor.add(entry)
     except EntryMissingError as error:
         auditor.fail(str(error), error.index)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clvlab.base.files import MAX_KEYS_BYTES, file_bytes
+from clvlab.base.progress import report
 from clvlab.errors import BundleError, EvidenceError, LogError, UnknownAgentError
 from clvlab.proof.anchor import Anchor, AnchorStatus
 from clvlab.proof.bundle import OTS_FILES, anchor_of, bundle, proof_files, read_bundle, run_of
@@ -27,8 +28,6 @@ if TYPE_CHECKING:  # imported where it is used, so that a first verification wai
     from clvlab.log.bundles import Trust
     from clvlab.log.seats import TickViews
     from clvlab.runs.run import Run
-
-
 
 
 def part_of(whole: Run, agent_id: str | None, how: str = "") -> Run:
@@ -265,6 +264,7 @@ def verifier_source(*, states: bool = False) -> bytes:
 
 def push_run(run: SealedRun, url: str, receipts: bytes = b"", view: bytes = b"") -> str:
     """Upload the files of a verified run to ``<url>/<run_id>/``, the manifest last, and return that URL; repeating is safe."""
+    report("recomputing the proof")
     _check(verify(run, receipts))
     files = run_files(run, receipts, view)
     return _put({f"{run.run_id}/{name}": content for name, content in files.items()}, url, run.run_id)

@@ -14,6 +14,7 @@ import polars as pl
 
 from clvlab.arena import packs
 from clvlab.base.files import StagingPath, file_bytes_or_none, replace_file
+from clvlab.base.progress import each
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackError, PackFormatError, UnsupportedError
 from clvlab.lab.laboratory.requests import AgentSpec, CaptureRequest, Folds, HoldOut, RunRequest
@@ -25,12 +26,14 @@ from clvlab.packs.catalog import Catalog
 from clvlab.packs.manifest import TICKS_FILE, pack_id_of
 from clvlab.packs.rows import RESULTS
 from clvlab.packs.views.view_file import finder, made_again, read_view, view_file
+from clvlab.report.bars import display_progress
 from clvlab.runs.execute import NOWHERE, Recorder, execute, execute_all
 from clvlab.runs.run import Run, content_hash_of
 from clvlab.runs.spec import ReplaySpec
 from clvlab.runs.verdicts import VerdictRecord, VerdictRecords, digest_of, failed_checks
 from clvlab.runs.versions import judge
 from clvlab.store.folder import run_files
+from clvlab.words import counted
 
 if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
     from clvlab.arena.run_store import KeptRuns  # needs the libraries of the store
@@ -119,9 +122,11 @@ class LocalBackend:
         imported.folder.mkdir(parents=True, exist_ok=True)
         with StagingPath(imported.folder) as scratch:
             made = scratch / pack_id
-            importer.import_from(source, paths, made, importer.import_options(**options))
-            with self._store.alone():  # another process may be importing or admitting a pack of this name
-                _admit(imported, made, pack_id)
+            chosen = importer.import_options(**options)
+            with display_progress(f"Import of {pack_id}"):
+                importer.import_from(source, paths, made, chosen)
+                with self._store.alone():  # another process may be importing or admitting a pack of this name
+                    _admit(imported, made, pack_id)
         return self.pack(pack_id)
 
     def capture(self, feed: str | Feed, out: Path, request: CaptureRequest) -> Pack:
@@ -130,23 +135,28 @@ class LocalBackend:
         return capture_feed(self._open_feed(feed, request.fixtures), out, request)
 
     def backtest(self, request: RunRequest, agent: AgentSpec) -> Result:
-        return Result.from_run(self._execute(self._spec(request, [agent])))
+        with display_progress(f"Backtest on {getattr(request.pack, 'pack_id', request.pack)}"):
+            return Result.from_run(self._execute(self._spec(request, [agent])))
 
     def backtests(self, requests: Sequence[RunRequest], agent: AgentSpec, executor: Executor | None) -> tuple[Result, ...]:
         self._check_open()
         specs = (self._spec(request, [agent]) for request in requests)
-        return tuple(map(Result.from_run, execute_all(specs, len(requests), self._recorder_of, executor)))
+        with display_progress(f"Backtest of {counted(len(requests), 'pack')}"):
+            runs = each("backtesting packs", execute_all(specs, len(requests), self._recorder_of, executor), len(requests))
+            return tuple(map(Result.from_run, runs))
 
     def grade_bets(self, request: RunRequest, bets: Any, how: BetsFormat, agent_id: str) -> GradedBets:
         from clvlab.bets.grades import plan_grading
         from clvlab.lab.results.bets import GradedBets
 
         self._check_open()
-        grading = plan_grading(bets, self.pack(request.pack).source, how, request.window, agent_id)
-        return GradedBets.from_grading(grading, self._execute(grading.spec))
+        with display_progress("Grading of bets"):
+            grading = plan_grading(bets, self.pack(request.pack).source, how, request.window, agent_id)
+            return GradedBets.from_grading(grading, self._execute(grading.spec))
 
     def compete(self, request: RunRequest, agents: Sequence[AgentSpec]) -> Result:
-        return Result.from_run(self._execute(self._spec(request, agents, "competition")))
+        with display_progress(f"Competition of {counted(len(agents), 'agent')}"):
+            return Result.from_run(self._execute(self._spec(request, agents, "competition")))
 
     def _execute(self, spec: ReplaySpec) -> Run:
         return execute(spec, self._recorder_of(spec))

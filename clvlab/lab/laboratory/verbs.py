@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clvlab.arena import packs as application_packs
 from clvlab.base.names import names_checked
+from clvlab.base.progress import each
 from clvlab.engine.agent import Agent
 from clvlab.errors import PackFormatError, StatisticsError, UnknownPackError, UnknownRunError
 from clvlab.lab.laboratory.local import HERE
@@ -20,7 +21,9 @@ from clvlab.lab.results.result import Result
 from clvlab.lab.results.run import Run
 from clvlab.lab.validation import fixture_ids_argument, value_text
 from clvlab.law.tape import Tape
+from clvlab.report.bars import display_progress
 from clvlab.runs.spec import resolve
+from clvlab.words import counted
 
 if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
     from clvlab.lab.laboratory.lists import AgentListing, Listing
@@ -64,7 +67,8 @@ def lookahead_audit(
     if not isinstance(tape, Tape):
         tape = HERE.pack(pack_argument(tape)).source.tape()
     agent = agent_spec(agent).agent
-    return AuditReport(audits.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
+    with display_progress("Look-ahead audit"):
+        return AuditReport(audits.lookahead_audit(agent, tape, cuts=cuts, seed=seed, max_rows=max_rows))
 
 
 @names_checked
@@ -99,8 +103,9 @@ def lookahead_audits(
 
     check_audit(cuts, seed, max_rows)
     sources = [HERE.pack(pack_argument(pack)).source for pack in several(packs)]
-    reports = audit_all(resolve(agent_spec(agent).agent), sources, Audit(cuts, seed, max_rows), GridWork(executor).executor)
-    return tuple(AuditReport(report) for report in reports)
+    with display_progress("Look-ahead audits"):
+        reports = audit_all(resolve(agent_spec(agent).agent), sources, Audit(cuts, seed, max_rows), GridWork(executor).executor)
+        return tuple(AuditReport(report) for report in each("auditing packs", reports, len(sources)))
 
 
 _RUN_ID = re.compile(r"run_[0-9a-f]{8,}")
@@ -135,7 +140,8 @@ def open_pack(where: str | Path, *, content_hash: str | None = None) -> Pack:
         raise _not_a_pack_error(where)
     if content_hash is not None and not (isinstance(content_hash, str) and content_hash.startswith("sha256:")):
         raise PackFormatError(f"a content hash is written as sha256:<hex>, not {content_hash!r:.80}")
-    return Pack(application_packs.open_pack(where, content_hash=content_hash))
+    with display_progress(f"Opening of {where}"):
+        return Pack(application_packs.open_pack(where, content_hash=content_hash))
 
 
 @names_checked
@@ -356,8 +362,10 @@ def import_odds(
 
     if not isinstance(out, str | Path):
         raise PackFormatError(f"out is the path of the new pack's folder, not {value_text(out)}")
-    import_from(source, paths, Path(out), import_options(lenient=lenient, **options))
-    return open_pack(Path(out))
+    chosen = import_options(lenient=lenient, **options)
+    with display_progress(f"Import of {Path(out).name}"):
+        import_from(source, paths, Path(out), chosen)
+        return open_pack(Path(out))
 
 
 @names_checked
@@ -400,7 +408,9 @@ def imports(
         raise PackFormatError(f"packs names each pack's files by its folder, as {{'may': 'may.csv'}}, not {value_text(packs)}")
     chosen = import_options(lenient=lenient, **options)
     jobs = [Import(source, tuple(paths_of(paths)), Path(out), chosen) for out, paths in packs.items()]
-    return tuple(open_pack(folder) for folder in import_all(jobs, GridWork(executor).executor))
+    with display_progress(f"Import of {counted(len(jobs), 'pack')}"):
+        found = each("importing packs", import_all(jobs, GridWork(executor).executor), len(jobs))
+        return tuple(open_pack(folder) for folder in list(found))
 
 
 @names_checked

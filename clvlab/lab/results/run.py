@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from clvlab.base.progress import report
 from clvlab.errors import EvidenceError, FileError
 from clvlab.proof.seal import SealedRun
+from clvlab.report.bars import display_progress
 from clvlab.report.export import Exportable, for_marimo
 from clvlab.report.html import Html, card
 
@@ -102,7 +104,9 @@ class Run:
         """
         from clvlab.proof.verify import verify
 
-        found = verify(self.source, self.receipts, anchor=self.anchor)
+        with display_progress(f"Verification of {self.source.run_id}"):
+            report("recomputing the proof")
+            found = verify(self.source, self.receipts, anchor=self.anchor)
         if self._keep is not None:
             self._keep(found)
         return VerificationResult(found)
@@ -183,7 +187,8 @@ class Run:
         """
         from clvlab.arena.runs.bundles import push_run
 
-        return push_run(self.source, url, self.receipts, self.view)
+        with display_progress(f"Upload of {self.source.run_id}"):
+            return push_run(self.source, url, self.receipts, self.view)
 
     def share(self, path: str | Path, *, page: str | None = None, agent_id: str | None = None) -> Path:
         """Write one picture of 1200 x 630 to send, and return its path.

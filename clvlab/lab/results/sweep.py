@@ -160,7 +160,7 @@ def sweep_grid(
     search = search_of(pack.source, agent, fixture_ids, window or Window(), next(grid_points(grid)))
 
     setting, trials = _Setting(pack, agent, seal, search), []
-    with progress_bar(f"sweep of {agent_name(agent)}", count, progress=progress) as tell:
+    with progress_bar(f"Sweep of {agent_name(agent)}", "scoring settings", progress=progress) as tell:
         found = search_points(search, grid_points(grid), count, executor=executor, kept=kept)
         for number, (params, sums) in enumerate(zip(grid_points(grid), found, strict=True)):
             trials.append(Trial(number, params, sums, setting))

@@ -196,7 +196,7 @@ def walk(
     points, closed_ms = list(grid_points(grid)), 0
     sums: list[Clusters] = []
     steps, chosen, decided = [], [], []
-    with progress_bar(f"walk of {agent_name(agent)}", len(points) * len(folds), progress=progress) as tell:
+    with progress_bar(f"Walk-forward of {agent_name(agent)}", "scoring settings", progress=progress) as tell:
         for number, fold in enumerate(folds):
             search, own = search_of(pack, agent, fold, whole_window, points[0]), []
             for found in search_points(search, points, len(points), executor=executor, kept=kept):

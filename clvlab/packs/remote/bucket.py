@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeGuard
 from urllib.parse import SplitResult, quote, urlsplit
 
+from clvlab.base.progress import report
 from clvlab.errors import MissingExtraError, RemoteConflictError, RemoteError, RemoteMissingError
 from clvlab.packs.folder import MAX_WHOLE_BYTES
 
@@ -163,7 +164,9 @@ class Bucket:
         with self._naming(name):
             version = _version(_library().head(self._store, name))
         for start in range(0, version.size, _PART_BYTES):
+            report(f"downloading {name}", start, version.size)
             yield self.part(name, start, min(start + _PART_BYTES, version.size), version)
+        report(f"downloading {name}", version.size, version.size)
 
     def create(self, name: str, content: bytes | Path) -> bool:
         """Write an object in one step that fails where one exists; return whether it was written."""

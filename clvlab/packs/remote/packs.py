@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from clvlab.base.files import StagingPath, flush, flush_all
 from clvlab.base.invocation import command
+from clvlab.base.progress import each
 from clvlab.errors import (
     FileError,
     MissingExtraError,
@@ -408,7 +409,8 @@ def push_pack(folder: Path, url: str) -> Pack:
     bucket, pack = Bucket(Address(url)), verify_pack(folder)
     if _is_there(pack, bucket):
         return pack
-    for name in pack_files(pack.manifest):
+    names = pack_files(pack.manifest)
+    for name in each("uploading files", names, len(names)):
         bucket.create_or_compare(name, folder / name)
     if not bucket.create(DESCRIPTOR, folder / DESCRIPTOR):  # another process was first
         _is_there(pack, bucket)
@@ -431,5 +433,5 @@ def _is_there(pack: Pack, bucket: Bucket) -> bool:
 def push_files(files: Mapping[str, bytes], url: str) -> None:
     """Upload files in order; an existing one must have the same bytes."""
     bucket = Bucket(Address(url))
-    for name, content in files.items():
+    for name, content in each("uploading files", files.items(), len(files)):
         bucket.create_or_compare(name, content)

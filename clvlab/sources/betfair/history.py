@@ -20,6 +20,7 @@ import numpy as np
 import orjson
 import polars as pl
 
+from clvlab.base.progress import each, report
 from clvlab.base.times import LAST_MS
 from clvlab.errors import SourceError
 from clvlab.law.schema import TICKS, ClosingPolicy
@@ -71,7 +72,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 
 def market_files(files: Mapping[str, Path], options: Options, account: ImportStats) -> Iterator[MarketFile]:
     """Return files in turn, also those in a tar; each must be read before the next is requested."""
-    for n, (name, path) in enumerate(sorted(files.items()), 1):
+    for n, (name, path) in enumerate(each("reading files", sorted(files.items()), len(files)), 1):
         if path.suffix == ".tar":
             yield from _tar_files(name, path, options, account)
         else:
@@ -92,6 +93,7 @@ def _tar_files(name: str, path: Path, options: Options, account: ImportStats) ->
                         account.refuse(name, 1, f"{member.name!r} is no plain file", "a tar member is no plain file")
                     continue
                 where = f"{name}:{member.name}"
+                report(f"reading {name}", member.offset, path.stat().st_size)
                 inner = tar.extractfile(member)
                 if inner is not None:
                     lines = lines_in(_unpack(inner, member.name), where, member.size)

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from clvlab.base.progress import each
 from clvlab.base.times import by_forms, of_format, of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.odds.consensus import Consensus
@@ -80,7 +81,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     """Read tables file by file, and make each market's ticks from its runners."""
     account = ImportStats(options.lenient)
     reader = _RunnersReader(options, account, zone_of(options.time_zone), QuoteSpill(scratch))
-    for name, path in sorted(files.items()):
+    for name, path in each("reading files", sorted(files.items()), len(files)):
         reader.read_file(name, path)
         options.progress(f"{name}: {counted(account.messages, 'runner')} so far")
     ids = fixture_ids_of(reader.events)

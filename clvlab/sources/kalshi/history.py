@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from clvlab.base.progress import each
 from clvlab.errors import SourceError
 from clvlab.packs.rows import RESULTS, Payout
 from clvlab.sources.archives import json_documents
@@ -40,7 +41,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     account = ImportStats(options.lenient)
     assets = asset_map("kalshi", options)
     reader = _HistoryReader(assets, options, account, ShareSpill(assets, scratch))
-    for name, path in sorted(files.items()):
+    for name, path in each("reading files", sorted(files.items()), len(files)):
         reader.read_file(name, path)
         options.progress(f"{name}: {account.messages:,} quotes and trades so far")
     assets.check()

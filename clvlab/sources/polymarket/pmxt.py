@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.base.progress import each
 from clvlab.base.times import LAST_MS, of_iso
 from clvlab.errors import SourceError
 from clvlab.packs.manifest import Capture, Gap
@@ -56,7 +57,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     reading = _HoursReader(assets, options, account, StateSpill(scratch, ladders))
     gaps = []
     before = None
-    for hour, name in hours:
+    for hour, name in each("reading files", hours, len(hours)):
         if before is not None and hour > before + _HOUR_MS:
             gaps.append(Gap(from_ts_ms=before + _HOUR_MS, to_ts_ms=hour, cause="missing hour"))
             account.note("hours without a file", (hour - before) // _HOUR_MS - 1)

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 import orjson
 
+from clvlab.base.progress import each
 from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.archives import ArchiveKind, head_of, json_documents, kind_of
@@ -49,7 +50,7 @@ def find(paths: Sequence[Path]) -> dict[str, Path]:
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
-    for name, path in sorted(files.items()):
+    for name, path in each("reading files", sorted(files.items()), len(files)):
         try:
             for line, row in _rows(name, path, read):
                 read.account.messages += 1

@@ -13,6 +13,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from clvlab.base.names import among
+from clvlab.base.progress import each
 from clvlab.base.times import of_iso, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.exchange import MARKET_KEY
@@ -89,7 +90,7 @@ def _side_columns(usual: tuple[str, ...] | None, plain: Mapping[str, str], befor
 def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> SourceData:
     read = scrapes(options, scratch)
     zone = zone_of(options.time_zone)
-    for name, path in sorted(files.items()):
+    for name, path in each("reading files", sorted(files.items()), len(files)):
         try:
             header, rows = opened_csv(name, path, read.account)
             columns = _columns(name, header, options)

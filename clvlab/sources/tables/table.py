@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
+from clvlab.base.progress import each, report
 from clvlab.base.times import LAST_MS, of_format, time_ms, zone_of
 from clvlab.errors import SourceError
 from clvlab.law.schema import ODDS_MILLI
@@ -272,7 +273,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     rules = options.rules(_RULES)
     spill = QuoteSpill(scratch)
     known = _KnownColumns(account)
-    for name, path in sorted(files.items()):
+    for name, path in each("reading files", sorted(files.items()), len(files)):
         for chunk in _chunks(name, path, options, account):
             account.messages += chunk.rows.height
             known.actual = known.actual or chunk.mapping.kickoff_kind is KickoffKind.ACTUAL
@@ -280,6 +281,8 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
             known.learn(rows)
             spill.add(rows.quotes.select(*QUOTES, *(["fair"] if chunk.mapping.has_fair else [])))
             options.progress(f"{counted(account.messages, 'row')} read")
+            if len(files) == 1:
+                report("reading rows", account.messages)
     ids = fixture_ids_of(known.names)
     account.note("fixtures whose kickoff moved", known.moved_count)
     return SourceData(

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from clvlab.base.names import among
+from clvlab.base.progress import each, report
 from clvlab.base.times import micros_of_iso, of_iso, of_unix, zone_of
 from clvlab.errors import SourceError
 from clvlab.sources.archives import ArchiveKind, head_of, kind_of
@@ -46,12 +47,14 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     assets = asset_map("trades", options)
     spill = ShareSpill(assets, scratch)
     zone = zone_of(options.time_zone)
-    for name, path in sorted(files.items()):
+    for name, path in each("reading files", sorted(files.items()), len(files)):
         read = _parquet if kind_of(head_of(path)) is ArchiveKind.PARQUET else _csv
         try:
             for rows in read(name, path, assets, options, account):
                 _take(name, rows, spill, zone, options, account)
                 options.progress(f"{counted(account.messages, 'trade')} of mapped assets so far")
+                if len(files) == 1:
+                    report("reading trades", account.messages)
         except SourceError as error:
             account.refuse_file(name, error)
         assets.check()

@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.base.progress import each
 from clvlab.base.times import LAST_MS, time_in_name, time_ms
 from clvlab.errors import SourceError
 from clvlab.law.markets import key_parts, may_be_handicap
@@ -313,7 +314,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     spill = QuoteSpill(scratch)
     index = _EventIndex()
     rows: list[tuple[Any, ...]] = []
-    for n, (name, path) in enumerate(sorted(files.items())):
+    for n, (name, path) in enumerate(each("reading files", sorted(files.items()), len(files))):
         rows += _read_snapshot(name, path, index, options, account)
         if len(rows) >= options.chunk_rows // 4 or n == len(files) - 1:
             spill.add(pl.DataFrame(rows, schema=QUOTES, orient="row"))

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from clvlab.base.progress import each
 from clvlab.errors import SourceError
 from clvlab.law.schema import SAFE_INTEGER, TICKS
 from clvlab.packs.files import lines_of
@@ -63,7 +64,7 @@ def normalise(files: Mapping[str, Path], options: Options, scratch: Path) -> Sou
     account = ImportStats(options.lenient)
     spill = QuoteSpill(scratch)
     captures = []
-    for number, name in enumerate(sorted(files)):
+    for number, name in enumerate(each("reading files", sorted(files), len(files))):
         captures.append(_read(number, name, files[name], spill, account, options))
         options.progress(f"{name}: {counted(captures[-1].messages, 'message')} read")
     captures = sorted((capture for capture in captures if capture.messages), key=lambda capture: capture.first_ts_ms)
