@@ -483,7 +483,9 @@ class Seats:
     def _is_due(self, ticks: int, passed_ms: int) -> bool:
         return ticks >= self._limits.log_ticks or passed_ms >= 1000 * self._limits.log_s
 
-    def _note(self, connection: Connection, log: StoredLogRows, place: SeatPlace, act: SeatAct, now_ms: int, stamp_ms: int) -> None:
+    def _note(
+        self, connection: Connection, log: StoredLogRows, place: SeatPlace, act: SeatAct, now_ms: int, stamp_ms: int
+    ) -> None:
         """Record the head of a chain if it is due, and enter the run of a seat whose last tick is answered."""
         run_id, is_over = act.known.row["run_id"], place["status"] == SeatStatus.FINISHED
         passed = place["ticks"] - place["logged_ticks"], now_ms - place["logged_ts_ms"]
