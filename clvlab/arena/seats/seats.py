@@ -129,7 +129,7 @@ class _Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class SeatAct:
     """An answer that waits for its transaction. ``fault`` refuses it if its tick is open, ``started`` is of the last tick."""
 
     known: _Seat
@@ -170,7 +170,7 @@ class Seats:
         self._live, self._cancel = live or LiveFeed(None, clock), cancel
         self._live_tapes: BoundedCache[LiveTape] = BoundedCache(_SEATS, lambda tape: 1)  # noqa: ARG005
         self._seats: BoundedCache[_Seat] = BoundedCache(_SEATS, lambda known: 1)  # noqa: ARG005
-        self._acts: GroupCommit[Act, SeatAnswer] = GroupCommit(self._commit, self.sweep)
+        self._acts: GroupCommit[SeatAct, SeatAnswer] = GroupCommit(self._commit, self.sweep)
 
     def start(self) -> None:
         """Look now and then for seats that were left alone."""
@@ -278,7 +278,7 @@ class Seats:
                 tape = self._tape_of(known)
                 missed = _tick(tape, tick, known.blind, known.secret)
                 digest = tick_digest(missed["salt"], missed["view"])
-                self._acts.submit(Act(known, tape, tick, digest=digest)).result()
+                self._acts.submit(SeatAct(known, tape, tick, digest=digest)).result()
             else:
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_S)
@@ -405,7 +405,7 @@ class Seats:
         """
         return self._acts.submit(self.prepared(caller, seat_id, action)).result()
 
-    def prepared(self, caller: str, seat_id: str, action: SeatAction) -> Act:
+    def prepared(self, caller: str, seat_id: str, action: SeatAction) -> SeatAct:
         """Return what ``act`` records, for ``answer``. Nothing is read from a disk if ``is_known``."""
         known = self._of(caller, seat_id)
         tape, tick = self._tape_of(known), action.tick
@@ -430,9 +430,9 @@ class Seats:
         except DecisionError as error:  # raised only if the tick is open: its text names what was shown by then
             fault = error
         started = self._spec(known).started if tick == tape.ticks and known.blind is not Blind.LIVE else None
-        return Act(known, tape, tick, decisions, digest, fault, started)
+        return SeatAct(known, tape, tick, decisions, digest, fault, started)
 
-    def answer(self, act: Act) -> asyncio.Future[SeatAnswer]:
+    def answer(self, act: SeatAct) -> asyncio.Future[SeatAnswer]:
         """Record what was prepared, from an event loop, and return the future of what ``act`` returns."""
         return self._acts.answer(act)
 
@@ -443,14 +443,14 @@ class Seats:
         known = self._seats.get(seat_id, lambda: self._read(seat_id))
         return tick <= known.seen.ticks + 1 and known.tape_key in self._tapes and tick < self._tape_of(known).ticks
 
-    def _commit(self, acts: Sequence[Act]) -> list[SeatAnswer | Exception]:
+    def _commit(self, acts: Sequence[SeatAct]) -> list[SeatAnswer | Exception]:
         """Record answers in one transaction.
 
         1. Lock the run log if a head is due, then the seats: every transaction that locks both does so in this order. 2. Judge
         each answer by the place of its seat. 3. Write heads, ticks and places. 4. After the commit, make the answers.
         """
         now, stamp = self._now(), self._clock()
-        moved: dict[str, tuple[SeatPlace, Act]] = {}
+        moved: dict[str, tuple[SeatPlace, SeatAct]] = {}
         new: dict[tuple[str, int], SeatTickRow] = {}
         made: list[SeatTickRow | ClvlabError] = []
         with self._database.write() as connection:
@@ -476,14 +476,16 @@ class Seats:
                 self._abandon_if_possible(seat_id)
         return [one if isinstance(one, Exception) else self._answer(act, one) for act, one in zip(acts, made, strict=True)]
 
-    def _may_be_due(self, act: Act, now_ms: int) -> bool:
+    def _may_be_due(self, act: SeatAct, now_ms: int) -> bool:
         seen = act.known.seen
         return act.started is not None or self._is_due(act.tick - seen.logged_ticks, now_ms - seen.logged_ts_ms)
 
     def _is_due(self, ticks: int, passed_ms: int) -> bool:
         return ticks >= self._limits.log_ticks or passed_ms >= 1000 * self._limits.log_s
 
-    def _note(self, connection: Connection, log: StoredLogRows, place: SeatPlace, act: Act, now_ms: int, stamp_ms: int) -> None:
+    def _note(
+        self, connection: Connection, log: StoredLogRows, place: SeatPlace, act: SeatAct, now_ms: int, stamp_ms: int
+    ) -> None:
         """Record the head of a chain if it is due, and enter the run of a seat whose last tick is answered."""
         run_id, is_over = act.known.row["run_id"], place["status"] == SeatStatus.FINISHED
         passed = place["ticks"] - place["logged_ticks"], now_ms - place["logged_ts_ms"]
@@ -496,7 +498,7 @@ class Seats:
             payload: JobPayload = {"origin_id": row["seat_id"]}
             enter(connection, act.started, row["owner"], stamp_ms, ranked=row["ranked"], payload=payload)
 
-    def _answer(self, act: Act, link: SeatTickRow) -> SeatAnswer:
+    def _answer(self, act: SeatAct, link: SeatTickRow) -> SeatAnswer:
         known, tick = act.known, link["tick"]
         following = None if tick == act.tape.ticks else _tick(act.tape, tick + 1, known.blind, known.secret)
         known.seen.newest = following
@@ -628,7 +630,7 @@ class Seats:
 
 def _judged(
     connection: Connection,
-    act: Act,
+    act: SeatAct,
     place: SeatPlace,
     new: Mapping[tuple[str, int], SeatTickRow],
     now_ms: int,
@@ -669,7 +671,7 @@ def _unserved(place: SeatPlace | SeatRow, tick: int, now_ms: int) -> SeatConflic
     return None
 
 
-def _moved(act: Act, place: SeatPlace, now_ms: int, stamp_ms: int) -> SeatTickRow:
+def _moved(act: SeatAct, place: SeatPlace, now_ms: int, stamp_ms: int) -> SeatTickRow:
     """Move a place by the answer to its open tick, and return the new link of its chain."""
     missed = now_ms - place["served_ts_ms"] > 1000 * place["tick_s"]
     recorded = [] if missed else act.decisions
