@@ -21,14 +21,12 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="terminals and signal
 WATCHED = """
 import os, sys, threading, time
 from clvlab.base import progress
-at, number = int(sys.argv.pop(1)), 0
+at = sys.argv.pop(1)
 def told(watch, stage, done=0, total=0):
-    global number
     if threading.current_thread() is threading.main_thread():
-        number += 1
-        if not at or number == at:
+        if at in ("", stage):
             os.write(1, f"@{stage}\\n".encode())
-        while number == at:
+        while at == stage:
             time.sleep(1)
 progress.Watch.__call__ = told
 from clvlab.cli import main
@@ -70,13 +68,13 @@ COMMANDS = {
     "build": ("packs build --out mine --fixtures 3 --messages 30", "mine", "no pack was written"),
     "verify pack": ("packs verify pack", None, "nothing was written"),
     "pull": ("packs pull {web}/pack --out mine", "mine", "no pack was written"),
-    "push": ("packs push pack {bucket}/{turn}", None, "the pack counts only once all of it is there"),
+    "push": ("packs push pack {bucket}/{turn}", None, "the pack appears there once it is complete"),
     "backtest": ("backtest pack --agent baseline --runs-folder more", "more", "nothing was written"),
     "backtest in a log": ("backtest pack --agent baseline --runs-folder more --log log.db", "more", "nothing was written"),
     "sweep": ("sweep pack --agent baseline --grid stake=1,2,3", None, "a sweep writes nothing"),
     "grade": ("bets grade bets.csv --pack starter --runs-folder more", "more", "nothing was written"),
-    "verify run": ("verify {run}", None, "of 1 verified; nothing was written"),
-    "replay": ("verify {run} --replay --pack pack", None, "of 1 verified; nothing was written"),
+    "verify run": ("verify {run}", None, "0 of 1 verified"),
+    "replay": ("verify {run} --replay --pack pack", None, "0 of 1 verified"),
     "report": ("report {run} --pack pack --html sheet.html", "sheet.html", "no page was written"),
     "audit": ("log audit kept.db --state state.json", "state.json", "no state was written"),
 }
@@ -97,11 +95,11 @@ def prepared(tmp_path_factory):
 
 
 def started(folder, variables, at, command):
-    """Start a command that stops at a report, and return it with its standard error, a terminal."""
+    """Start a command that stops at its first report of a stage, and return it with its standard error, a terminal."""
     ours, theirs = pty.openpty()
     settings = {"TERM": "dumb", "CLVLAB_PROGRESS_AFTER_S": "600", "CLVLAB_CACHE": str(folder.parent / "cache")}
     process = subprocess.Popen(
-        [sys.executable, "-c", WATCHED, str(at), *command.split()],
+        [sys.executable, "-c", WATCHED, at, *command.split()],
         cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, start_new_session=True,
         env=os.environ | variables | settings,
     )  # fmt: skip
@@ -147,7 +145,7 @@ def copied(prepared, tmp_path):
 
 def whole(folder, variables, command):
     """Run a command to its end, and return its reports."""
-    process, ours = started(folder, variables, 0, command)
+    process, ours = started(folder, variables, "", command)
     out = process.communicate(timeout=PATIENCE_S)[0].decode()
     assert process.returncode == 0, out + said_on(ours)
     os.close(ours)
@@ -181,9 +179,9 @@ def test_a_signal_at_any_moment_leaves_nothing_half_written_and_the_command_work
     committed = "log.db" if name == "backtest in a log" else "-"  # its entries stay, and the run with them
 
     first = copied(prepared, tmp_path / "first")
-    reports = len(whole(first, variables, text.format(**prepared[1], turn="first")))
+    reports = whole(first, variables, text.format(**prepared[1], turn="first"))
     done, command = left_in(first), text.format(**prepared[1], turn="then")
-    for number, at in [(signal.SIGINT, 1), (signal.SIGTERM, (reports + 1) // 2), (signal.SIGINT, reports)]:
+    for number, at in [(signal.SIGINT, reports[0]), (signal.SIGTERM, reports[len(reports) // 2]), (signal.SIGINT, reports[-1])]:
         code, said = interrupted(folder, variables, at, command, number)
 
         how, wanted = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}[number]
@@ -213,7 +211,7 @@ def test_a_signal_ends_an_agent_that_does_not_answer_and_every_worker(command, n
     folder = copied(prepared, tmp_path)
     (folder / "agents.py").write_text(AGENTS)
     before = left_in(folder)
-    process, ours = started(folder, {"CLVLAB_WORKERS": "2"}, 0, command)
+    process, ours = started(folder, {"CLVLAB_WORKERS": "2"}, "", command)
 
     try:
         said = os.read(ours, 65536)

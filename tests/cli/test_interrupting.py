@@ -30,8 +30,8 @@ DEAF = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"  # o
 
 LEFT = {
     "backtest starter": "nothing was written",
-    "demo --json": "0 of 2 runs are sealed in runs",
-    "compare --pack starter baseline cumulative-drift": "0 of 2 runs are sealed in runs",
+    "demo --json": "0 of 2 runs sealed in runs",
+    "compare --pack starter baseline cumulative-drift": "0 of 2 runs sealed in runs",
     "packs verify starter": "nothing was written",
     "packs build --out mine": "no pack was written",
     "packs import csv odds.csv --out mine": "no pack was written",
