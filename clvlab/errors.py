@@ -629,7 +629,7 @@ def install_advice(requirement: str, program: str = "pip") -> str:
 
 
 class MissingLibraryError(ClvlabError):
-    """A library is not installed; ``requirement`` is what pip installs it by."""
+    """A library is not installed. ``requirement`` names it for pip."""
 
     def __init__(self, library: str, what: str) -> None:
         self._advise(library, what, library)

@@ -424,7 +424,9 @@ class Jobs:
             waited_ms = now - min(since, default=now)
             if waited_ms > _UNTAKEN_MS:
                 waited_s = waited_ms // 1000
-                logger.warning("a job has waited for %d s, and this process performs none: see to `clvlab worker`", waited_s)
+                logger.warning(
+                    "a job has waited for %d s, and this process performs none: see to `clvlab service worker`", waited_s
+                )
 
     def run_one(self, kinds: Collection[str] | None = None, waited_ms: int = 0) -> bool:
         """Claim and perform one job on this thread, of ``kinds`` or any kind; False if no such job has waited ``waited_ms``."""

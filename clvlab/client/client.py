@@ -76,8 +76,8 @@ class Client(HttpCaller):
 
     Examples
     --------
-    With the ``url`` of a service that runs as ``clvlab serve --dev``, and a ``token`` of ``clvlab dev-token``. Public
-    methods:
+    With the ``url`` of a service that runs as ``clvlab service serve --dev``, and a ``token`` of
+    ``clvlab service dev-token``. Public methods:
 
     >>> import clvlab as cl
     >>> client = cl.Client(url, token)

@@ -114,7 +114,7 @@ class ProcessAgent(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """End the processes that ``fresh`` has started; what they are asked fails."""
+        """End the processes that ``fresh`` has started, so that their pending requests fail."""
 
     @abstractmethod
     def fresh(self, *, silent: bool = False, grows: bool = False) -> AbstractContextManager[Agent]:

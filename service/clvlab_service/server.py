@@ -1,4 +1,4 @@
-"""Running a service or a worker in this process, for ``clvlab serve`` and ``clvlab worker``."""
+"""Running a service or a worker in this process, for ``clvlab service serve`` and ``clvlab service worker``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def create_worker(settings: Settings) -> FastAPI:
         async with open_application(app, opening, {}):
             yield
 
-    app = FastAPI(title="clvlab worker", version=version("clvlab"), openapi_url=None, lifespan=lifespan)
+    app = FastAPI(title="clvlab service worker", version=version("clvlab"), openapi_url=None, lifespan=lifespan)
     log, metrics = logger(settings.log_level), RequestMetrics()
     app.state.settings, app.state.log, app.state.metrics = settings, log, metrics
     app.include_router(operations.router)

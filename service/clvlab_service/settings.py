@@ -41,7 +41,7 @@ class Settings(BaseSettings):
         default=2,
         ge=0,
         le=64,
-        description="background jobs this process runs at once; 0 leaves them to `clvlab worker` and needs PostgreSQL",
+        description="background jobs this process runs at once; 0 leaves them to `clvlab service worker` and needs PostgreSQL",
     )
     job_lease_s: float = Field(
         default=30, ge=1, le=3600, description="seconds a silent process keeps its jobs before others take them"
@@ -213,7 +213,7 @@ class Settings(BaseSettings):
     def _check_workers(self) -> Self:
         if not self.job_workers and not self.is_shared:
             raise ValueError(
-                "CLVLAB_JOB_WORKERS=0 leaves jobs to `clvlab worker`, which needs PostgreSQL in CLVLAB_DATABASE_URL"
+                "CLVLAB_JOB_WORKERS=0 leaves jobs to `clvlab service worker`, which needs PostgreSQL in CLVLAB_DATABASE_URL"
             )
         return self
 

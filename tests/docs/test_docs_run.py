@@ -36,7 +36,7 @@ FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVED = "127.0.0.1:8000"  # in pages; here each page has a port of its own
 WIDTH = 120
 PLAIN = re.compile(  # nothing that only a shell understands, but for a file that takes what is printed
-    r"(clvlab (?!serve|devchain|devfeed|demo)[^|&;<>()$`?\n#~]+)(?:> (\S+))?"
+    r"(clvlab (?!service |devchain|devfeed|demo)[^|&;<>()$`?\n#~]+)(?:> (\S+))?"
 )
 ACTIVATED = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the environment of the tests, as a reader's
 
