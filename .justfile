@@ -31,7 +31,7 @@ all:
 
 # Notebooks and faces in Chromium.
 browser:
-    pytest -m browser tests/browser
+    pytest -m "browser and not long" tests/browser
 
 # The browser's verifier against the stand-alone file, at whole length.
 browser-duels:

@@ -7,14 +7,22 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.browser.jupyter import WAIT_MS, Lab, Requests
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-__all__ = ["THEMES", "click_mark", "cut_off", "follow", "open_notebook", "run_all", "set_theme"]
+__all__ = ["LOOKS", "THEMES", "click_mark", "cut_off", "follow", "open_notebook", "run_all", "set_theme"]
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+_SOON = {(360, "dark"), (800, "light"), (1440, "light")}
+LOOKS = [  # widths of windows and schemes of colours
+    pytest.param(width, scheme, marks=() if (width, scheme) in _SOON else pytest.mark.long)
+    for width in (360, 800, 1440)
+    for scheme in ("light", "dark")
+]
 _IDLE = "() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 # Elements whose content is wider than they are: cut off, unless they scroll.
 _CUT_OFF = """root => [...root.querySelectorAll('*')].filter(element => {

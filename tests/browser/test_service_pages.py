@@ -9,13 +9,12 @@ import pytest
 from clvlab.arena.seats.requests import SeatAction
 from clvlab.words import seat_power
 from tests.browser.jupyter import WAIT_MS
-from tests.browser.pages import cut_off, follow
+from tests.browser.pages import LOOKS, cut_off, follow
 from tests.service import serving
 from tests.service.tokens import ALICE
 
 pytestmark = pytest.mark.browser
 
-WIDTHS, THEMES = (360, 800, 1440), ("light", "dark")
 _PACK = {"pack_id": "season", "fixture_ids": None, "strategy": "cumulative-drift"}
 _LONG = "<b>long</b> " + 150 * "x"
 _LIVE = serving.CONFIG | {"source_mode": "live", "fixture_id": serving.FIXTURE}
@@ -87,8 +86,7 @@ def addresses(served):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_every_page_fits_asks_nobody_else_and_complains_of_nothing(browser, served, artefacts, width, theme):
     for name, path in addresses(served).items():
         asked, complaints = [], []
@@ -107,8 +105,7 @@ def test_every_page_fits_asks_nobody_else_and_complains_of_nothing(browser, serv
         page.close()
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_axe_finds_nothing(browser, served, width, theme):
     if find_spec("axe_playwright_python") is None:
         pytest.skip("no axe-core: pip install axe-playwright-python")

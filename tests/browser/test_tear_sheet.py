@@ -6,7 +6,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.report.tearsheet import tear_sheet_page
-from tests.browser.pages import cut_off
+from tests.browser.pages import LOOKS, cut_off
 
 pytestmark = pytest.mark.browser
 
@@ -36,8 +36,7 @@ def opened(browser, html, anchor="", **settings):
     return page
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 800, 360])
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_a_tear_sheet_fits_its_window_and_fetches_nothing_under_a_strict_policy(
     browser, requests, artefacts, page_of_a_sheet, width, theme
 ):
@@ -58,8 +57,7 @@ def test_a_tear_sheet_fits_its_window_and_fetches_nothing_under_a_strict_policy(
     page.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 800, 360])
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_axe_finds_nothing_with_all_details_open(browser, page_of_a_template, width, theme):
     if find_spec("axe_playwright_python") is None:
         pytest.skip("no axe-core: pip install axe-playwright-python")

@@ -14,7 +14,7 @@ from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.canonical import canonical, parsed
 from clvlab.proof.limits import MAX_BYTES, PART_LIMITS
 from clvlab.report.browser.page import page_policy, verifier_page
-from tests.browser.pages import cut_off
+from tests.browser.pages import LOOKS, cut_off
 from tests.factories import make_agent, make_decisions, make_tape, message
 from tests.length import length
 from tests.proof.bundles import make_bundle, trust
@@ -258,8 +258,7 @@ def test_page_fits_the_window(opened, artefacts, width, scheme):
     assert cut_off(page, "main > *") == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 800, 1440])
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_axe_finds_nothing_whatever_was_chosen(browser, tmp_path, width, scheme):
     if find_spec("axe_playwright_python") is None:
         pytest.skip("no axe-core: pip install axe-playwright-python")

@@ -167,7 +167,7 @@ def interrupted(folder, variables, at, command, number):
 
 def sampled(name):
     """One command of each kind is interrupted by default, the others in ``just duels``."""
-    kinds = ("import", "pull", "backtest in a log", "verify run")
+    kinds = ("import", "backtest in a log")
     return pytest.param(name, marks=() if name in kinds else pytest.mark.long)
 
 
@@ -205,7 +205,7 @@ OF_AGENTS = {
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 @pytest.mark.parametrize("command", OF_AGENTS)
 def test_a_signal_ends_an_agent_that_does_not_answer_and_every_worker(command, number, prepared, tmp_path):
     folder = copied(prepared, tmp_path)

@@ -113,7 +113,9 @@ def test_own_agents_show_fixtures_and_an_interrupt_ends_them(tmp_path):
     ("cell", "stage"),
     [
         ("cl.import_odds('csv', frame, 'mine').pack_id", "writing fixtures"),
-        ("cl.sweep('starter', 'baseline', {'stake': [1, 2, 3]}).trials", "scoring settings"),
+        pytest.param(
+            "cl.sweep('starter', 'baseline', {'stake': [1, 2, 3]}).trials", "scoring settings", marks=pytest.mark.long
+        ),
         ("cl.backtest('starter').tear_sheet(resamples=100, draws=10)._repr_html_()[:4]", "drawing pictures"),
     ],
 )
