@@ -24,7 +24,7 @@ from tests.postgres import patient_stores, postgres_server, say
 from tests.waiting import PATIENCE_S
 from tests.warm import warm_processes
 
-collect_ignore = ["ecosystem/inspect_player.py"]  # of another environment
+collect_ignore = ["ecosystem/inspect_player.py", "ecosystem/verifiers_player.py"]  # of other environments
 
 # A machine that does other things besides is no failure: nothing that hypothesis draws is held to the clock.
 settings.register_profile(

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 MARKET = "1X2_PARTICIPANT_RESULT||"
-ERRORS = [kind for kind in vars(errors).values() if getattr(kind, "__module__", None) == errors.__name__]
+ERRORS = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__]
 AUDITED = (Causality.AUDITED_SANDBOX if can_lock_in() else Causality.AUDITED_PROCESS).value  # as this machine can
 Quote = tuple[int | None, int | None] | int | None
 

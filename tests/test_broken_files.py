@@ -304,7 +304,7 @@ def test_full_disk_is_named_and_leaves_no_half_made_file(kept, tmp_path, monkeyp
     line = one_line(clvlab(tmp_path, *call))
 
     assert "No space left on device: 'new" in line
-    assert "make room on its disk" in line
+    assert "make room on the disk" in line
     assert [path for path in tmp_path.rglob("*") if path.is_file() and "runs" not in path.parts[-3:]] == []
     assert list(tmp_path.glob("new/*")) == []
     monkeypatch.undo()

@@ -104,7 +104,7 @@ def progress(monkeypatch):
         line, facts, outcome = "line", {"feed": "name"}, {"decisions": "7"}
 
     drawn = []
-    monkeypatch.setattr("clvlab.lab.progress._notebook", Shell)
+    monkeypatch.setattr("clvlab.lab.progress.notebook", Shell)
     with suppress(KeyboardInterrupt), state_display("Live run", "sealed", progress=True) as tell:
         tell(State())
         stopped = KeyboardInterrupt()

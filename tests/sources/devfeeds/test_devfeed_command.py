@@ -39,7 +39,7 @@ def test_the_ticks_of_a_pack_come_over_the_settings_that_it_prints(monkeypatch):
         output = process.stdout.read()
 
     assert process.returncode == 0
-    assert re.search(r"all \d+ messages were sent", output)
+    assert re.search(r"ended: \d+ messages sent, no more to come", output)
     assert sum(isinstance(item, Cut) for item in items) == 1
 
 
@@ -55,7 +55,7 @@ def test_made_up_markets_of_betfair_are_captured_over_the_settings_that_it_print
     assert code == 0, errors
     assert "provenance           synthetic-devfeed" in out
     assert "gaps                 cut" in out
-    assert "messages were sent" in output
+    assert "messages sent, no more to come" in output
 
 
 def test_a_port_that_is_taken_is_named(tmp_path):
