@@ -7,7 +7,7 @@ import pytest
 
 from clvlab.arena.runs.bundles import judge_proofs, verify_bundle
 from clvlab.engine.run import run
-from clvlab.errors import BundleError
+from clvlab.errors import UnknownRunError
 from clvlab.law.closing import Window
 from clvlab.proof import clv_verify
 from clvlab.proof.bundle import bundle, read_bundle
@@ -174,7 +174,7 @@ def test_file_of_another_kind_is_named_as_by_the_other_verifiers_and_does_not_fa
     assert page.locator("#checks-section").is_hidden()
     assert clv_verify.main([str(tmp_path / name)]) == 2
     assert f"{name} is not a run: it is {kind}\n" in capsys.readouterr().err
-    with pytest.raises(BundleError, match=f"{name} is not a run: it is {kind}$"):
+    with pytest.raises(UnknownRunError, match=f"{name}' is not a run: it is {kind}"):
         verify_bundle(tmp_path / name)
 
 
