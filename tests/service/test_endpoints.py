@@ -46,7 +46,7 @@ def first_decision(api, run_id):
 def test_get_leaderboard_ranks_by_average_clv_and_has_every_field(api):
     rows = api.get("/leaderboard")["rows"]
 
-    assert set(rows[0]) == {
+    assert set(rows[0]) - {"seats"} == {  # which only an owner has who took some, as other tests do
         "rank", "agent_id", "runs", "avg_clv_bps", "total_clv_bps", "sim_pnl", "brier", "max_drawdown", "action_count",
         "valid_pct", "proof_mode", "eligibility_badge", "anchor_status", "source_mode", "valid_count", "clv_confidence",
         "low_sample", "strategy", "config_hash", "causality", "knowledge", "commit_index", "hindsight_possible",
