@@ -1,8 +1,8 @@
-"""``clvlab agents``, ``doctor``, ``version`` and ``service``: templates, this installation, and the commands of operators."""
+"""``clvlab agents``, ``doctor`` and ``version``: templates and this installation."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,10 +11,6 @@ from clvlab.cli.groups import Commands
 from clvlab.cli.options import JsonOption
 from clvlab.cli.output import facts, out, plain, plain_lines, print_json, say, show_hung, show_next
 from clvlab.cli.progress import display_progress, interruptible
-
-if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
-    pass
-
 
 # ``clvlab agents``: templates and their parameters.
 

@@ -353,7 +353,9 @@ class _DisclosureVerdict:
 
     @property
     def failed(self) -> list[str]:
-        return _failed(self._checks)
+        from clvlab.runs.verdicts import failed_checks
+
+        return failed_checks(self._checks)
 
     @property
     def passed(self) -> bool:
@@ -376,8 +378,10 @@ class _RunVerdict:
     @property
     def failed(self) -> list[str]:
         """Names of failed checks, the optional ones and those of proofs last."""
+        from clvlab.runs.verdicts import failed_checks
+
         further = [name for name, (agrees, _) in self._further.items() if not agrees]
-        return [*_failed(self._verdict.checks), *_failed(self._proofs), *further]
+        return [*failed_checks(self._verdict.checks), *failed_checks(self._proofs), *further]
 
     @property
     def passed(self) -> bool:
@@ -417,10 +421,6 @@ def _each(found: list[Path], judge: Callable[[Path], _Judged], *, as_json: bool)
             if not as_json:
                 answers[-1].show()
     return answers
-
-
-def _failed(checks: Mapping[str, Check]) -> list[str]:
-    return [name for name, check in checks.items() if check.verdict == "fail"]
 
 
 def _spelt(checks: Mapping[str, Check]) -> dict[str, dict[str, str]]:

@@ -23,6 +23,7 @@ from clvlab.base.files import MAX_KEYS_BYTES, file_bytes, file_bytes_or_none, re
 from clvlab.store.folder import SEALED_FILES, UNSEALED_FILES
 
 if TYPE_CHECKING:  # imported where it is used, so that a list of runs waits for nothing else
+    from clvlab.proof.checks import Check
     from clvlab.proof.verify import Verification
 
 _FOLDER = ".verdicts"
@@ -163,9 +164,9 @@ def keeper(run: Path) -> Callable[[Verification], VerdictRecord | None]:
 
 
 def _keep(run: Path, digest: str, found: Verification) -> VerdictRecord | None:
-    return keep_verdict(run, digest, failed_checks(found), passed=found.passed)
+    return keep_verdict(run, digest, failed_checks(found.checks), passed=found.passed)
 
 
-def failed_checks(found: Verification) -> list[str]:
+def failed_checks(checks: Mapping[str, Check]) -> list[str]:
     """Return the names of failed checks."""
-    return [name for name, check in found.checks.items() if check.verdict == "fail"]
+    return [name for name, check in checks.items() if check.verdict == "fail"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -69,21 +70,11 @@ def _transactions(seed: str, count: int, _: Path) -> Iterator[Case]:
         yield transaction_case(sent) | {"said": by_file(lambda sent=sent: memos_of(clv_verify.Transaction(sent)))}
 
 
-def _bundles(seed: str, count: int, folder: Path) -> Iterator[Case]:
+def _bundles(forged: Callable[[Random], bytes], seed: str, count: int, folder: Path) -> Iterator[Case]:
     path = folder / "run.clv"
     for number in range(count):
         rng = Random(f"{seed}-{number}")
-        content, required = forged_bundle(rng), rng.choice([(), ("anchor", "log")])
-        path.write_bytes(content)
-        said = by_file(lambda required=required: clv_verify.verify(path, trust=TRUST, required=required))
-        yield run_case({path.name: content}, TRUST, required) | {"said": said}
-
-
-def _proof_files(seed: str, count: int, folder: Path) -> Iterator[Case]:
-    path = folder / "run.clv"
-    for number in range(count):
-        rng = Random(f"{seed}-{number}")
-        content, required = forged_files(rng), rng.choice([(), ("anchor", "log")])
+        content, required = forged(rng), rng.choice([(), ("anchor", "log")])
         path.write_bytes(content)
         said = by_file(lambda required=required: clv_verify.verify(path, trust=TRUST, required=required))
         yield run_case({path.name: content}, TRUST, required) | {"said": said}
@@ -104,7 +95,7 @@ _KINDS: dict[str, Callable[[str, int, Path], Iterator[Case]]] = {
     "runs": _runs,
     "disclosures": _disclosures,
     "transactions": _transactions,
-    "bundles": _bundles,
-    "proof_files": _proof_files,
+    "bundles": partial(_bundles, forged_bundle),
+    "proof_files": partial(_bundles, forged_files),
     "policies": _policies,
 }

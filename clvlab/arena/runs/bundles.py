@@ -52,14 +52,8 @@ def bundle_run(
     if run.commit_index is not None and log is None:
         raise BundleError(f"run {run.run_id} was committed to in a log: name the log, to prove it")
     files = {} if log is None else proof_files(log) | _own_ots(log, ots)
-    return bundle(
-        run,
-        read_receipts(path),
-        anchor=anchor_part(record_of(path, run.run_id)),
-        log=log,
-        stamps=_own_stamps(log, stamps),
-        files=files,
-    )
+    anchor, own = anchor_part(record_of(path, run.run_id)), _own_stamps(log, stamps)
+    return bundle(run, read_receipts(path), anchor=anchor, log=log, stamps=own, files=files)
 
 
 def _own_ots(log: JsonObject, proofs: Sequence[bytes]) -> dict[str, bytes]:
@@ -105,12 +99,15 @@ def anchor_part(record: AnchorRecord | None) -> dict[str, Any] | None:
 
 def read_parts(path: Path) -> dict[str, bytes]:
     """Read the parts of a bundle; ``UnknownRunError`` says what a file of another kind is."""
-    from clvlab.proof.clv_verify import no_run
-
     content = file_bytes(path)
-    if no_run(content[:MAX_KEYS_BYTES], len(content)) is not None:
-        raise not_a_run(path)
-    return read_bundle(content)
+    try:
+        return read_bundle(content)
+    except BundleError:
+        from clvlab.proof.clv_verify import no_run  # a large module, which no bundle that holds waits for
+
+        if no_run(content[:MAX_KEYS_BYTES], len(content)) is None:
+            raise
+        raise not_a_run(path) from None
 
 
 def verify_bundle(path: Path, settings: AnchorSettings | None = None) -> Verification:

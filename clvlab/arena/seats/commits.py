@@ -17,7 +17,7 @@ _Made = TypeVar("_Made")
 _AT_ONCE = 256
 _IDLE_S = 30.0
 _Outcome = Future[_Made] | asyncio.Future[_Made]
-_Waiting = tuple[_Item, Future[_Made] | asyncio.Future[_Made]]
+_Waiting = tuple[_Item, _Outcome[_Made]]
 
 logger = logging.getLogger("clvlab.seats")
 
@@ -79,16 +79,17 @@ class GroupCommit(Generic[_Item, _Made]):
     def _run(self) -> None:
         while True:
             try:
-                batches = [self._waiting.get(timeout=_IDLE_S)]
+                batch = self._waiting.get(timeout=_IDLE_S)
             except Empty:
                 self._call_idle()
                 continue
-            while batches[-1] is not None and sum(map(len, filter(None, batches))) < _AT_ONCE and not self._waiting.empty():
-                batches.append(self._waiting.get())
-            items = [one for batch in filter(None, batches) for one in batch]
+            items = list(batch or ())
+            while batch is not None and len(items) < _AT_ONCE and not self._waiting.empty():
+                batch = self._waiting.get()
+                items += batch or ()
             if items:
                 self._settle(items)
-            if batches[-1] is None:
+            if batch is None:
                 return
 
     def _call_idle(self) -> None:

@@ -320,7 +320,7 @@ class LocalBackend:
     def verify(self, run_id: str) -> VerificationResult:
         found = verification_of(self._store.runs.verify(run_id))
         if found.source.evidence_hash:  # a run that is not sealed has no bytes
-            self._verdicts.keep(run_id, self._digest(run_id), failed_checks(found.source), judge(), passed=found.passed)
+            self._verdicts.keep(run_id, self._digest(run_id), failed_checks(found.source.checks), judge(), passed=found.passed)
         return found
 
     def leaderboard(self) -> Listing:

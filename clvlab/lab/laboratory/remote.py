@@ -225,7 +225,7 @@ class HttpBackend:
             raise _unknown(error, run_id) from error
         hashes = {"evidence_hash": found.source.evidence_hash, "manifest_hash": found.source.manifest_hash}
         by = {"service": self.where}
-        self._verdicts.keep(run_id, _stated_hashes(hashes), failed_checks(found.source), by, passed=found.passed)
+        self._verdicts.keep(run_id, _stated_hashes(hashes), failed_checks(found.source.checks), by, passed=found.passed)
         return found
 
     def leaderboard(self) -> Listing:
