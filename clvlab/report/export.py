@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ from clvlab.report.html import Html, page
 
 
 def optional(library: str, what: str) -> Any:
-    """Import an optional library; the error for a missing one says what it is for."""
+    """Import an optional library; the error for a missing one says what it is for.
+
+    A thread imports it: an interrupt in the middle of an import, as of matplotlib, would leave it broken for the session.
+    """
     try:
-        return import_module(library)
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(import_module, library).result()
     except ImportError as error:
         raise MissingLibraryError(library.partition(".")[0], what) from error
 

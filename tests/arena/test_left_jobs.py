@@ -66,7 +66,7 @@ def test_jobs_that_nobody_takes_are_told_to_the_operator(answering, monkeypatch,
         until(lambda: caplog.messages)
 
     assert before == []
-    told = r"a job has waited for \d+ s, and this process performs none: see to `clvlab worker`"
+    told = r"a job has waited for \d+ s, and this process performs none: see to `clvlab service worker`"
     assert re.fullmatch(told, caplog.messages[0])
 
 

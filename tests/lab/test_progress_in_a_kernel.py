@@ -47,6 +47,7 @@ frame = pl.DataFrame(odds, schema=["fixture", "time", "market", "side", "odds"],
 class Kernel:
     def __init__(self, manager, channel):
         self._manager, self._channel = manager, channel
+        self.error = ""
 
     def run(self, code, interrupt_at=None):
         """Run a cell, interrupted once it shows a text; return how it ended, and what it displayed in order."""
@@ -63,6 +64,7 @@ class Kernel:
                     interrupt_at = None
             elif kind == "error":
                 shown.append((kind, content["ename"]))
+                self.error = "\n".join(content["traceback"])
             elif kind == "status" and content["execution_state"] == "idle":
                 return shown
 
@@ -96,7 +98,7 @@ def test_quick_cells_display_nothing_but_their_results(tmp_path):
 
 def test_own_agents_show_fixtures_and_an_interrupt_ends_them(tmp_path):
     with kernel(tmp_path, 0) as cells:
-        shown = cells.run("cl.backtest('starter', Slow())", interrupt_at="fixtures decided, [1-9]")
+        shown = cells.run("cl.backtest('starter', Slow())", interrupt_at="fixtures decided, [1-9] of")
 
         assert shown[-1] == ("error", "KeyboardInterrupt")
         bars = [text for kind, text in shown if kind == "update_display_data"]
@@ -122,11 +124,11 @@ def test_own_agents_show_fixtures_and_an_interrupt_ends_them(tmp_path):
 def test_an_interrupt_of_a_cell_leaves_nothing_and_the_cell_works_again(cell, stage, tmp_path):
     with kernel(tmp_path, 0) as cells:
         cells.run(f"go_on = stopping({stage!r})")
-        shown = cells.run(cell, interrupt_at=f"{stage}, [1-9]")
+        shown = cells.run(cell, interrupt_at=f"{stage}, [1-9] of")
 
         assert shown[-1] == ("error", "KeyboardInterrupt")
         assert any(": interrupted after " in text for kind, text in shown if kind == "update_display_data")
         assert list(tmp_path.iterdir()) == []
 
         cells.run("go_on()")
-        assert cells.run(cell)[-1][0] == "execute_result"
+        assert cells.run(cell)[-1][0] == "execute_result", cells.error

@@ -1,9 +1,12 @@
+import sys
 import threading
 
 import matplotlib as mpl
+import pytest
 from matplotlib import pyplot as plt
 
 from clvlab.report import axes as drawing
+from clvlab.report.export import optional
 from tests.waiting import PATIENCE_S
 
 
@@ -66,3 +69,19 @@ def test_axes_of_ones_own_are_drawn_on_as_they_are():
     ax = object()
 
     assert drawing.axes_or_new(ax) is ax
+
+
+def test_an_interrupt_while_a_library_is_imported_leaves_it_whole(tmp_path, monkeypatch):
+    (tmp_path / "interrupted_library.py").write_text(
+        "import signal, threading\n"
+        "signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)\n"
+        "threading.main_thread().join(0.2)\n"
+        "WHOLE = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(KeyboardInterrupt):
+        optional("interrupted_library", "a test")
+
+    assert optional("interrupted_library", "a test").WHOLE
+    del sys.modules["interrupted_library"]

@@ -318,6 +318,7 @@ def test_the_limit_of_events_is_bounded(api, made, limit):
 
 @pytest.mark.usefixtures("made")
 def test_the_leaderboard_in_pages_is_the_whole_one(api):
+    api.quiet()
     whole = api.get("/leaderboard")["rows"]
     pages = [api.get("/leaderboard", after_rank=number, limit=1)["rows"] for number in range(len(whole) + 1)]
     paged = [row for page in pages for row in page]
@@ -328,6 +329,7 @@ def test_the_leaderboard_in_pages_is_the_whole_one(api):
 
 @pytest.mark.usefixtures("made")
 def test_pages_of_the_leaderboard_that_begin_at_a_rank_go_on_by_links(api):
+    api.quiet()
     whole = pages(api, "/leaderboard", limit=1000)[0]["rows"]
 
     found = pages(api, "/leaderboard", after_rank=1, limit=1)
