@@ -89,7 +89,8 @@ class NamedRuns:
     def of_each(self, run_ids: Iterable[str]) -> dict[str, RunNames]:
         """Return the names of runs by id, as ``of`` does."""
         with self.database.read() as connection:
-            rows = {run_id: runs.row(connection, run_id) for run_id in run_ids}
+            read = runs.by_id(connection, RunRow, listed := list(run_ids))
+        rows = {run_id: read.get(run_id) for run_id in listed}
         ids = {row["origin_id"] for row in rows.values() if row and row["kind"] == "competition" and row["origin_id"]}
         by_competition = self.stories.fixtures(sorted(ids)) if ids else {}
         bounds = {run_id: self._bound(row) for run_id, row in rows.items()}

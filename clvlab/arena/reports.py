@@ -297,7 +297,7 @@ class BacktestReports:
         found = self._stored_report(backtest_id)
         with self.database.read() as connection:
             created_ts_ms = reports.created_ts_ms(connection, backtest_id)
-            life = runs.lives(connection, [run_id_of(backtest_id)]).get(run_id_of(backtest_id))
+            life = runs.by_id(connection, runs.RunLife, [run_id_of(backtest_id)]).get(run_id_of(backtest_id))
         if found is not None and life is not None and created_ts_ms is not None:  # otherwise it was removed meanwhile
             dated = {"owner": life["owner"], "created_ts_ms": created_ts_ms, "updated_ts_ms": life["updated_ts_ms"]}
             return cast("BacktestReport", found | dated)
@@ -380,7 +380,7 @@ class BacktestReports:
     def page(self, cursor: str | None = None, limit: int = 50) -> BacktestListResponse:
         with self.database.read() as connection:
             found, next_cursor = page_of(connection, report_table, StoredReport, "backtest_id", cursor, limit)
-            lives = runs.lives(connection, [row["run_id"] for row in found])
+            lives = runs.by_id(connection, runs.RunLife, [row["run_id"] for row in found])
         listed = [pick(BacktestSummary, {**lives[row["run_id"]], **row}) for row in found]
         return {"backtests": listed, "next_cursor": next_cursor}
 

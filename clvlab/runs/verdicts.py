@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import orjson
@@ -130,10 +131,15 @@ def digest_of(contents: Mapping[str, bytes]) -> str:
     return f"sha256:{whole.hexdigest()}"
 
 
-def folder_digest(run: Path) -> str:
-    """Return the digest of a run folder: its sealed files, receipts, view and anchor record."""
+def folder_contents(run: Path, read: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, bytes]:
+    """Return the sealed files, receipts, view and anchor record of a run folder, those in ``read`` as they were read."""
     names = [name for name in (*SEALED_FILES, *UNSEALED_FILES, ANCHOR_FILE) if (run / name).is_file()]
-    return digest_of({name: file_bytes(run / name) for name in names})
+    return {name: read[name] if name in read else file_bytes(run / name) for name in names}
+
+
+def folder_digest(run: Path) -> str:
+    """Return the digest of the files that a run folder has now."""
+    return digest_of(folder_contents(run))
 
 
 def kept_verdict(run: Path) -> VerdictRecord | None:
@@ -158,13 +164,13 @@ def keep_verdict(run: Path, digest: str, failed: Sequence[str], *, passed: bool)
         raise
 
 
-def keeper(run: Path) -> Callable[[Verification], VerdictRecord | None]:
-    """Return a function that records a verification of the bytes that a run folder has now."""
-    return partial(_keep, run, folder_digest(run))
+def keeper(run: Path, read: Mapping[str, bytes] = MappingProxyType({})) -> Callable[[Verification], VerdictRecord | None]:
+    """Return a function that records a verification of what a run folder has now, or had when its files were ``read``."""
+    return partial(_keep, run, folder_contents(run, read))
 
 
-def _keep(run: Path, digest: str, found: Verification) -> VerdictRecord | None:
-    return keep_verdict(run, digest, failed_checks(found.checks), passed=found.passed)
+def _keep(run: Path, contents: Mapping[str, bytes], found: Verification) -> VerdictRecord | None:
+    return keep_verdict(run, digest_of(contents), failed_checks(found.checks), passed=found.passed)
 
 
 def failed_checks(checks: Mapping[str, Check]) -> list[str]:

@@ -351,9 +351,13 @@ class RunLife(TypedDict):
     updated_ts_ms: int
 
 
-def lives(connection: Connection, run_ids: Iterable[str]) -> dict[str, RunLife]:
-    query = select(*columns(runs, RunLife)).where(runs.c.run_id.in_(list(run_ids)))
-    return {found["run_id"]: found for found in rows(connection, query, RunLife)}
+_Known = TypeVar("_Known", RunLife, RunRow)
+
+
+def by_id(connection: Connection, kind: type[_Known], run_ids: Iterable[str]) -> dict[str, _Known]:
+    """Read known runs by id, in one query."""
+    query = select(*columns(runs, kind)).where(runs.c.run_id.in_(list(run_ids)))
+    return {found["run_id"]: found for found in rows(connection, query, kind)}
 
 
 def page(

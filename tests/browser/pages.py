@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["LOOKS", "THEMES", "click_mark", "cut_off", "follow", "open_notebook", "run_all", "set_theme"]
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-_SOON = {(360, "dark"), (800, "light"), (1440, "light")}
+_SOON = {(360, "dark"), (1440, "light")}
 LOOKS = [  # widths of windows and schemes of colours
     pytest.param(width, scheme, marks=() if (width, scheme) in _SOON else pytest.mark.long)
     for width in (360, 800, 1440)

@@ -337,7 +337,7 @@ class Deploys:
         with self.database.read() as connection:
             own = instances.of_owner(caller, strategy)
             found, next_cursor = page_of(connection, instance_table, InstanceRow, "instance_id", cursor, limit, own)
-            lives = runs.lives(connection, [row["run_id"] for row in found])
+            lives = runs.by_id(connection, runs.RunLife, [row["run_id"] for row in found])
         listed = [
             pick(InstanceSummary, {**life, **row["record"], "run_status": life["status"]})
             for row in found
@@ -378,4 +378,4 @@ def _own_instance(connection: Connection, instance_id: str, caller: str, *, lock
 
 
 def _life(connection: Connection, record: InstanceRecord) -> RunLife:
-    return runs.lives(connection, [record["run_id"]])[record["run_id"]]
+    return runs.by_id(connection, runs.RunLife, [record["run_id"]])[record["run_id"]]

@@ -297,13 +297,15 @@ def open_run(path: str | Path) -> Run:
     """
     from clvlab.runs import run_folder
     from clvlab.runs.verdicts import keeper
+    from clvlab.store.folder import run_files
 
     if not isinstance(path, str | Path):
         raise UnknownRunError(f"a run is opened by the path of its folder, not {value_text(path)}{_save_hint(path)}")
     if isinstance(path, str) and _RUN_ID.fullmatch(path) and not Path(path).exists():
         raise UnknownRunError(f"no folder {path!r} here: give the path of the run's folder, or ask the Lab that keeps it")
-    parts = run_folder.load(path), run_folder.receipts(path), run_folder.anchor(path), run_folder.view(path)
-    return Run(*parts, keep=keeper(Path(path)))
+    run, receipts, view = run_folder.load(path), run_folder.receipts(path), run_folder.view(path)
+    keep = keeper(Path(path), run_files(run, receipts, view))  # its digest is made for a verification
+    return Run(run, receipts, run_folder.anchor(path), view, keep)
 
 
 @names_checked
