@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import sys
 import threading
+from collections import defaultdict
 from contextlib import closing, nullcontext
 from functools import cache
 from pathlib import Path
@@ -38,9 +39,21 @@ settings.load_profile("clvlab")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "any_store: ends before SQL, so that one store will do")
+    config.addinivalue_line("markers", "few(n): of its cases n are short and the others long")
 
 
 def pytest_collection_modifyitems(items):
+    cases = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("long"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for own in cases.values():
+        own.sort(key=lambda item: tuple(item.callspec.indices.values()))
+        kept = own[0].get_closest_marker("few").args[0]
+        chosen = {number * len(own) // kept for number in range(kept)}
+        for number, item in enumerate(own):
+            if number not in chosen:
+                item.add_marker(pytest.mark.long)
     for folder, modules in OVER_POSTGRESQL.items():
         for item in items:
             params = item.callspec.params if hasattr(item, "callspec") else {}

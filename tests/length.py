@@ -8,6 +8,8 @@ import pytest
 
 T = TypeVar("T")
 
+few = pytest.mark.few
+"""Of how many cases CI meets of a test whose cases cost much, evenly drawn from them; the others are ``long``."""
 any_store = pytest.mark.any_store  # of a module in OVER_POSTGRESQL, a test that ends before SQL
 WHOLE = os.environ.get("CLVLAB_DUELS") == "whole"
 whole_only = pytest.mark.skipif(not WHOLE, reason="a duel of `just duels`, at its whole length only")

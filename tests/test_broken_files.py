@@ -26,7 +26,7 @@ from clvlab.store.folder import read_run
 from clvlab.store.tables import runs
 from tests.commands import ROOT, clvlab
 from tests.factories import write_quotes
-from tests.length import length
+from tests.length import few, length
 from tests.store.test_reading import bound_by_modes
 from tests.waiting import PATIENCE_S
 
@@ -286,6 +286,7 @@ def no_space(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@few(2)
 @pytest.mark.parametrize(
     "call",
     [
@@ -321,6 +322,7 @@ def test_search_whose_sums_find_no_room_is_finished_with_a_warning(tmp_path, mon
     assert [path for path in (tmp_path / "lab.sums").rglob("*") if path.is_file()] == []
 
 
+@few(1)
 @pytest.mark.parametrize(
     "call",
     [
@@ -354,6 +356,7 @@ BREAKS = {
 }
 
 
+@few(5)
 @pytest.mark.parametrize("how", BREAKS)
 @pytest.mark.parametrize("name", ["events.jsonl", "scores.jsonl", "manifest.json"])
 def test_run_with_a_broken_file_fails_verification_or_is_refused_in_one_line(kept, tmp_path, name, how):

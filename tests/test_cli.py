@@ -16,6 +16,7 @@ from clvlab.proof import clv_states, clv_verify
 from clvlab.proof.closure import source_digest
 from clvlab.report.browser.page import verifier_page
 from tests.commands import clvlab, typed
+from tests.length import few
 from tests.logs import hashed, run_of
 from tests.proof.bundles import bundled, make_bundle, trust
 
@@ -262,6 +263,7 @@ def test_the_list_of_packs_names_the_bundled_ones(tmp_path):
     assert [pack["pack_id"] for pack in json.loads(out)] == ["season", "starter"]
 
 
+@few(12)
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -11,6 +11,7 @@ import pytest
 from clvlab.arena import installation
 from clvlab.arena.installation import EXTRAS, check_extras
 from clvlab.errors import MissingExtraError, install_advice
+from tests.length import few
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
@@ -52,6 +53,7 @@ def without(library, then, folder):
     return done.stderr
 
 
+@few(2)
 @pytest.mark.parametrize(("library", "words", "requirement"), COMMANDS)
 def test_a_command_without_a_library_says_how_to_install_it(library, words, requirement, tmp_path):
     said = without(library, BY_COMMAND.format(words=words.split()), tmp_path)
@@ -62,6 +64,7 @@ def test_a_command_without_a_library_says_how_to_install_it(library, words, requ
     assert here == f"into this environment: {install_advice(requirement, f'{shlex.quote(sys.executable)} -m pip')}"
 
 
+@few(2)
 @pytest.mark.parametrize(("library", "code", "requirement"), CALLS)
 def test_a_call_without_a_library_says_how_to_install_it(library, code, requirement, tmp_path):
     said = without(library, BY_PYTHON.format(code=code), tmp_path)

@@ -5,6 +5,7 @@ import pytest
 from clvlab.engine.run import run
 from clvlab.law.closing import Window
 from tests.factories import make_agent
+from tests.length import few
 from tests.martingale import BOUNDS_BPS, backed_clv, favourites, martingale_tape, risers
 
 
@@ -16,6 +17,7 @@ def t_of(tape, decisions, truth=0.0):
     return mean, (mean - truth) * n.sum() / np.sqrt(((total - mean * n) ** 2).sum())
 
 
+@few(1)
 @pytest.mark.parametrize("sides", [("over", "under"), ("home", "draw", "away"), tuple("abcdef")])
 def test_no_rule_earns_anything_on_a_martingale(sides):
     tape = martingale_tape(600, 60, 1, sides=sides)

@@ -18,7 +18,7 @@ from clvlab.report.tearsheet import TearSheet
 from clvlab.statistics import Staking
 from tests.booked import write_booked
 from tests.faces import Face, parameters
-from tests.length import length
+from tests.length import few, length
 from tests.live import FIXTURE
 from tests.service.serving import BOUND, CONFIG, DEPLOY, api, make_entry
 from tests.service.tokens import BOB
@@ -220,6 +220,7 @@ def test_every_setting_is_tried_or_has_a_reason(face):
     FACES[face].check_listed()
 
 
+@few(33)
 @pytest.mark.parametrize(("face", "name"), TRIED)
 @settings(max_examples=length(1, 2))
 @given(data=st.data())
@@ -305,6 +306,7 @@ def test_every_query_parameter_of_the_service_is_tried(served):
     assert {path: names for path, names in declared.items() if names} == tried
 
 
+@few(20)
 @pytest.mark.parametrize(("path", "name"), FILTERED)
 def test_every_query_parameter_makes_a_difference(served, path, name):
     value = FILTERS[path][name]

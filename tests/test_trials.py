@@ -30,6 +30,7 @@ def test_services_and_workers_that_are_killed_under_load_leave_every_run_sealed_
     assert (held, "kills 2" in rows[0][1]) == (0, True), rows
 
 
+@pytest.mark.long
 def test_services_that_are_killed_while_seats_play_lose_no_decision(capsys, monkeypatch):
     held, rows = trialled(capsys, monkeypatch, "--only", "seats-sqlite", "--kills", "2", "--players", "4")
 

@@ -9,6 +9,7 @@ from clvlab.law.schema import DECISIONS, SAFE_INTEGER, TICKS
 from clvlab.law.tape import Tape
 from clvlab.proof.canonical import without_floats
 from tests.factories import performed
+from tests.length import few
 
 
 def tape(*rows):
@@ -211,6 +212,7 @@ def test_a_template_says_what_it_does_what_it_takes_and_where_it_is_from(strateg
     assert [name for name, field in model.model_fields.items() if len(field.description or "") < 10] == []
 
 
+@few(3)
 @pytest.mark.realdata
 @pytest.mark.parametrize("strategy", TEMPLATES)
 @pytest.mark.parametrize("source", ["polymarket", "txline"])

@@ -17,6 +17,7 @@ from clvlab.runs.execute import execute, perform
 from clvlab.runs.progress import Stage
 from clvlab.runs.run_folder import FolderRecorder
 from clvlab.runs.spec import ReplaySpec, backtest_spec, resolve
+from tests.length import few
 from tests.logs import entries
 from tests.test_cli import clvlab
 
@@ -52,6 +53,7 @@ def test_an_audit_that_failed_loosens_the_bound_of_the_next_whatever_its_source(
     assert cl.backtest("starter", honest).audits["honest"].blind.attempts is None
 
 
+@few(1)
 @pytest.mark.parametrize("agent", [peeking, cl.isolated(peeking, stepped=True)], ids=["at once", "in blocks"])
 def test_an_agent_that_fails_beside_others_counts_too(lab, agent):
     beside = lab.compete("starter", [agent, "baseline"])
@@ -139,6 +141,7 @@ def test_a_run_in_another_process_is_drawn_there_and_says_that_nobody_counts(tmp
     assert "attempts are not counted" in repr(found)
 
 
+@pytest.mark.long
 def test_the_terminal_says_what_was_found_and_a_reader_of_the_log_draws_it_again(tmp_path):
     agents = tmp_path / "agents.py"
     agents.write_text(

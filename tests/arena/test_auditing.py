@@ -23,6 +23,7 @@ from clvlab.proof.bundle import bundle, read_bundle
 from clvlab.proof.canonical import canonical, parsed, sha256
 from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
+from tests.length import few
 from tests.logs import hashed, run_of
 from tests.proof.bundles import LOG_KEY, OTHER_PACK, WITNESS_KEY, bundled, logged
 from tests.proof.test_bundle import packed
@@ -264,6 +265,7 @@ def rebuilt(place, column, value):
     connection.close()
 
 
+@few(4)
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
@@ -501,6 +503,7 @@ def endless(wfile):
         wfile.write(b" " * 2**20)
 
 
+@few(10)
 @pytest.mark.parametrize("which", ["/log", "/log/checkpoint", "/log/entries"])
 @pytest.mark.parametrize(
     ("answer", "message"),

@@ -10,6 +10,7 @@ from clvlab.arena.run_jobs import ReplayJobs
 from clvlab.errors import ShuttingDownError, StoreError, StoreUnreachableError
 from clvlab.store import jobs as job_rows
 from tests.factories import ALICE
+from tests.length import few
 from tests.waiting import PATIENCE_S
 
 BODY = {"strategy": "baseline", "source_mode": "replay", "pack_id": "starter", "fixture_id": 90000000}
@@ -122,6 +123,7 @@ def test_kills_in_a_row_use_few_attempts_up(opened):
     assert application.runs.card(run_id)["run"]["status"] == "sealed"
 
 
+@few(1)
 def test_a_job_that_kills_its_process_every_time_is_given_up_within_two_hours(opened):
     application = opened()
     run_id = application.deploys.deploy(ALICE, BODY)["run_id"]

@@ -12,6 +12,7 @@ import pytest
 
 from clvlab.packs.synthetic import Recipe, build
 from tests.commands import clvlab
+from tests.length import few
 from tests.packs.remote.buckets import BUCKET, bucket
 from tests.packs.remote.web import serving
 from tests.waiting import PATIENCE_S, until
@@ -171,6 +172,7 @@ def sampled(name):
     return pytest.param(name, marks=() if name in kinds else pytest.mark.long)
 
 
+@few(1)
 @pytest.mark.parametrize("name", [*map(sampled, COMMANDS)])
 def test_a_signal_at_any_moment_leaves_nothing_half_written_and_the_command_works_again(name, prepared, tmp_path):
     text, written, left = COMMANDS[name]
@@ -205,6 +207,7 @@ OF_AGENTS = {
 }
 
 
+@few(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 @pytest.mark.parametrize("command", OF_AGENTS)
 def test_a_signal_ends_an_agent_that_does_not_answer_and_every_worker(command, number, prepared, tmp_path):

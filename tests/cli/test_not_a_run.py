@@ -12,6 +12,7 @@ import pytest
 import clvlab as cl
 from clvlab.errors import UnknownRunError
 from tests.commands import clvlab
+from tests.length import few
 
 STARTER = Path(__file__).parents[2] / "packs" / "starter"
 
@@ -64,6 +65,7 @@ KINDS = {
 }
 
 
+@few(6)
 @pytest.mark.parametrize(("name", "kind"), KINDS.items())
 def test_verify_says_that_a_file_is_not_a_run_and_what_it_is(folder, name, kind):
     code, out, err = clvlab(folder, "verify", name)

@@ -14,6 +14,7 @@ from clvlab.odds.margin import Margin
 from clvlab.sources.providers import IMPORTERS
 from clvlab.statistics.verdict import Tone
 from tests.commands import clvlab
+from tests.length import few
 
 OWN = """
 import polars as pl
@@ -67,6 +68,7 @@ def test_defaults_and_names_that_commands_spell_are_those_of_the_library():
     assert set(output._TONES) == set(Tone)
 
 
+@few(12)
 @pytest.mark.parametrize(
     ("call", "named"),
     [

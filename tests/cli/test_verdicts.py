@@ -14,6 +14,7 @@ from clvlab.runs import verdicts
 from clvlab.runs.versions import judge
 from clvlab.words import local_minute
 from tests.commands import clvlab
+from tests.length import few
 from tests.service.serving import api
 
 
@@ -56,6 +57,7 @@ def test_the_list_shows_what_verify_found_when_and_by_which_version(folder):
     assert shown(folder) == ("yes", local_minute(when))
 
 
+@few(2)
 @pytest.mark.parametrize(
     "name", ["events.jsonl", "scores.jsonl", "manifest.json", "receipts.jsonl", "view.json", "anchor.json"]
 )
@@ -109,6 +111,7 @@ def test_a_record_that_came_with_a_copied_folder_does_not_count(folder):
     assert (code, "not yet" in out) == (0, True)
 
 
+@few(3)
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'"x"', b"\xff", b'{"schema": "clvlab-verdict/1", "place": 1}'])
 def test_a_record_that_cannot_be_read_is_none(folder, content):
     clvlab(folder, "verify", "latest")
@@ -118,6 +121,7 @@ def test_a_record_that_cannot_be_read_is_none(folder, content):
     assert word(folder) == "not yet"
 
 
+@few(2)
 @pytest.mark.parametrize("name", ["when_ms", "by", "failed", "bytes", "passed"])
 def test_a_record_that_lacks_a_field_is_none(folder, name):
     clvlab(folder, "verify", "latest")

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.commands import clvlab
+from tests.length import few
 
 WIDTHS = (40, 80, 120)
 CALLS = {
@@ -45,6 +46,7 @@ def too_wide(line, width):
     return not re.search(r"(^ *|\S+  +(pass +|fail +)?)sha256:\w{64}[,;]?$", line)  # a hash stays whole, with its label
 
 
+@few(12)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("call", CALLS)
 def test_no_line_is_wider_than_the_terminal(folder, call, width, monkeypatch):

@@ -9,7 +9,7 @@ import clvlab as cl
 from clvlab.engine.decisions import decisions_by_blocks
 from clvlab.engine.lookahead import Draw, least_found, lookahead_audit
 from tests.engine.hindsight import Abstaining, Excused
-from tests.length import length
+from tests.length import few, length
 from tests.simulations.audits import PLANTED, Planted
 from tests.simulations.blocks import season
 from tests.simulations.moving import paths, tape_of
@@ -83,6 +83,7 @@ def test_nor_does_it_by_blocks(seed):
     assert not decisions_by_blocks(Excused(10, 1), tape, seed=seed).passed
 
 
+@few(1)
 @pytest.mark.parametrize("ask", [lookahead_audit, decisions_by_blocks])
 @pytest.mark.parametrize("seed", range(length(1, 3)))
 def test_vetoes_in_the_few_fixtures_that_it_enters_are_found(ask, seed):
@@ -91,6 +92,7 @@ def test_vetoes_in_the_few_fixtures_that_it_enters_are_found(ask, seed):
     assert not ask(Excused(20, 1, least_id=161), tape, seed=seed).passed
 
 
+@pytest.mark.long
 def test_who_differs_where_fixtures_end_too_early_and_vetoes_nothing_passes():
     tape = made_up(1, 120)
 

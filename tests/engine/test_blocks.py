@@ -12,7 +12,7 @@ from clvlab.engine.decisions import BLOCKS, decisions_by_blocks
 from clvlab.errors import AgentError
 from clvlab.law.actions import decisions_of
 from tests.factories import make_tape, message
-from tests.length import length
+from tests.length import few, length
 from tests.simulations.blocks import PLANTED, Peeking, passed, season
 
 ORDER = ["ts_ms", "fixture_id", "tick_seq"]
@@ -60,6 +60,7 @@ def made_up(seed, most=60):
     return make_tape(messages, {1: 50.0})
 
 
+@few(2)
 @pytest.mark.parametrize("seed", range(length(6, 60)))
 def test_an_agent_that_looks_back_decides_as_it_does_when_asked_at_once(seed):
     tape = made_up(seed)
@@ -119,6 +120,7 @@ def test_a_tape_of_one_message_and_an_empty_one_are_one_block():
         decisions_by_blocks(Own(risen), tape, seed=1, blocks=1)
 
 
+@few(1)
 @pytest.mark.parametrize("uses", PLANTED.values(), ids=PLANTED)
 def test_who_looks_ahead_in_all_fixtures_meets_a_cut(uses):
     tape = season(1, 40)

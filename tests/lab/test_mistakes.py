@@ -29,6 +29,7 @@ from clvlab.errors import (
     UnsupportedError,
     WindowError,
 )
+from tests.length import few
 
 FIXTURE = 90000000
 DRIFT = "cumulative-drift"
@@ -379,6 +380,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@few(40)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_told_with_what_to_do(mistake, here, bt):
     written, kind, said = MISTAKES[mistake]

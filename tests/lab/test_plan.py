@@ -15,6 +15,7 @@ from clvlab.errors import (
 from clvlab.lab.laboratory.local import LocalBackend
 from clvlab.lab.laboratory.methods import Verbs
 from clvlab.proof.canonical import canonical, sha256
+from tests.length import few
 from tests.logs import audited
 
 GRID = {"warmup_ticks": [20, 40], "cooldown_s": [600, 3600]}
@@ -52,6 +53,7 @@ def test_the_plan_stands_in_the_log_before_anything_is_searched(plan, logged):
     assert (plan.payload["objective"], plan.payload["hold_out"]["fixture_ids"]) == ("edge", list(plan.held_out))
 
 
+@few(3)
 @pytest.mark.parametrize(
     "call",
     [
@@ -175,6 +177,7 @@ def test_what_can_not_be_said_of_an_opening_opens_nothing(plan, params, again, s
     assert len(logged()) == 1
 
 
+@few(3)
 @pytest.mark.parametrize(
     ("asked", "error", "said"),
     [

@@ -9,7 +9,7 @@ import pytest
 from clvlab.errors import SourceError
 from clvlab.packs import files
 from clvlab.packs.files import lines_of
-from tests.length import length
+from tests.length import few, length
 
 PACKED = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
 
@@ -30,6 +30,7 @@ def test_lines_are_those_that_readline_gives(tmp_path, monkeypatch, seed):
     assert list(lines_of(path)) == expected
 
 
+@few(1)
 @pytest.mark.parametrize("ending", [".gz", ".bz2"])
 def test_a_file_that_is_cut_off_gives_its_lines_up_to_there(tmp_path, ending):
     text = b"".join(random.Random(1).randbytes(30).hex().encode() + b"\n" for _ in range(100_000))

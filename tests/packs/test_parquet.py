@@ -18,7 +18,7 @@ from clvlab.errors import PackFormatError
 from clvlab.packs import parquet
 from clvlab.packs.parquet import MAX_BATCH_TEXT_BYTES, batches, check_parquet, opened, row_groups
 from clvlab.packs.rows import RESULTS, unreadable
-from tests.length import length
+from tests.length import few, length
 
 ROWS = 150_000
 WRITERS = {
@@ -121,6 +121,7 @@ def test_pages_say_as_many_bytes_as_the_footer(tmp_path):
         assert 0 < headers < 200 * len(pages)
 
 
+@few(2)
 @pytest.mark.parametrize(
     ("table", "options", "says"),
     [
@@ -234,6 +235,7 @@ def test_ticks_and_books_of_a_folder_are_looked_at_when_the_pack_is_opened(monke
         clvlab.open_pack(bundled_catalog().folder / "starter")
 
 
+@few(2)
 @pytest.mark.parametrize("source", ["results", "parquet", "the-odds-api", "trades"])
 def test_refusing_a_file_takes_little_memory(source, tmp_path):
     names = {

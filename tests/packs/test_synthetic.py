@@ -14,7 +14,7 @@ from clvlab.errors import PackFormatError
 from clvlab.law.schema import FIXTURES
 from clvlab.law.tape import Tape
 from clvlab.packs.synthetic import Dice, Recipe, build, synthetic
-from tests.length import length
+from tests.length import few, length
 
 SERIES = ["fixture_id", "market_key", "side"]
 HOURS = (1, 6, 24)
@@ -98,6 +98,7 @@ def variance_ratio(ticks, lag=10):
     return ticks.drop_nulls("prob_bps").select(change[0].alias("long") / (lag * change[1])).item()
 
 
+@few(1)
 @pytest.mark.parametrize("pack_id", ["starter", "season"])
 def test_a_bundled_pack_is_rebuilt_from_its_recipe_to_the_same_content_hash(tmp_path, pack_id):
     bundled = bundled_catalog().open(pack_id)

@@ -14,6 +14,7 @@ import segno
 import clvlab as cl
 from clvlab.errors import ArgumentError, EvidenceError, FileError, MissingLibraryError, UnknownAgentError
 from clvlab.report.share import HEIGHT, WIDTH, SharedPicture, _width
+from tests.length import few
 
 SVG = "{http://www.w3.org/2000/svg}"
 PAGE = "https://example.org/runs/run_1"
@@ -54,6 +55,7 @@ def words(picture):
     return " ".join(text for text, *_ in texts(picture))
 
 
+@few(5)
 @pytest.mark.parametrize("page", [None, PAGE])
 @pytest.mark.parametrize("case", CASES)
 def test_every_text_fits_and_what_was_not_checked_is_said(case, page):

@@ -13,6 +13,7 @@ from clvlab_service.settings import Settings
 from starlette.testclient import TestClient
 
 from tests.factories import ERRORS
+from tests.length import few
 from tests.service.tokens import AUDIENCE, ISSUER, make_key, make_token
 
 KEY = make_key("EdDSA")
@@ -254,6 +255,7 @@ def test_importing_the_application_does_no_work():
     assert done.stderr == ""
 
 
+@few(6)
 @pytest.mark.parametrize(
     ("peer", "forwarded", "client"),
     [

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from tests.length import any_store
+from tests.length import any_store, few
 from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, assert_problem, make_entry
 
 NESTED = "[" * 400 + "]" * 400
@@ -49,6 +49,7 @@ def refused_or_answered(response):
         assert len(response.content) < 20_000
 
 
+@few(24)
 @pytest.mark.parametrize("value", EACH_VALUE)
 @pytest.mark.parametrize(("path", "by", "body", "fields"), BODIES, ids=[path for path, *_ in BODIES])
 def test_a_body_of_strange_values(api, subtests, path, by, body, fields, value):
@@ -59,6 +60,7 @@ def test_a_body_of_strange_values(api, subtests, path, by, body, fields, value):
             refused_or_answered(getattr(api, by).post(place, content=content, headers=JSON))
 
 
+@few(5)
 @pytest.mark.parametrize("value", EACH_VALUE)
 def test_an_entry_whose_config_holds_strange_values_still_runs_or_is_refused(api, value):
     created = api.competition(config=BOUND, agents=("cumulative-drift",))

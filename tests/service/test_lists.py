@@ -13,7 +13,7 @@ from clvlab.arena.competitions.requests import CompetitionConfig
 from clvlab.arena.packs import bundled_catalog
 from clvlab.store import competitions, instances
 from clvlab.store.tables import competitions as table
-from tests.length import any_store
+from tests.length import any_store, few
 from tests.service import serving
 from tests.service.serving import BACKTEST, BOUND, CONFIG, DEPLOY, assert_problem, make_entry
 from tests.service.tokens import ALICE
@@ -187,6 +187,7 @@ def lists(api, made):
     }
 
 
+@few(10)
 @pytest.mark.parametrize("name", LISTS)
 def test_every_list_is_paged_through_by_its_links_while_rows_are_added_and_none_is_lost_or_doubled(api, lists, name):
     path, field, key, query, add = lists[name]
@@ -214,6 +215,7 @@ def test_every_list_is_paged_through_by_its_links_while_rows_are_added_and_none_
     assert [one for one in found if one in set(there)] == there
 
 
+@few(2)
 @pytest.mark.parametrize("name", ["decisions", "fixtures"])
 def test_a_table_in_arrow_is_paged_through_by_the_same_links(api, lists, name):
     path, field, key, *_ = lists[name]

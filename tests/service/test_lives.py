@@ -12,6 +12,7 @@ import pytest
 from clvlab.packs.synthetic import Recipe, build
 from clvlab.runs.progress import Stage
 from tests.arena.archives import files_of, zipped
+from tests.length import few
 from tests.service import serving
 from tests.service.serving import BACKTEST, BOUND, DEPLOY, assert_problem, make_entry
 from tests.service.tokens import ALICE
@@ -128,6 +129,7 @@ def test_every_job_is_accepted_with_one_model_that_knows_its_run(idle, kind):
     assert idle.alice.get(job.at).json().get("run_status", "queued") == "queued"
 
 
+@few(2)
 def test_a_queued_job_is_cancelled_once(idle, kind):
     job = Job(idle, kind)
 
@@ -148,6 +150,7 @@ def test_a_queued_job_is_cancelled_once(idle, kind):
     }  # fmt: skip
 
 
+@few(2)
 def test_a_running_job_is_cancelled_and_its_worker_stores_nothing(served, slow, kind):
     job = Job(served, kind).runs()
 
@@ -174,6 +177,7 @@ def test_a_job_that_is_done_can_not_be_cancelled(served, kind):
     assert job.state["status"] == "sealed"
 
 
+@few(2)
 def test_another_owner_and_a_caller_without_a_token_cancel_nothing(idle, kind):
     job = Job(idle, kind)
     job.cancel_headers = {"Idempotency-Key": "a guess"} if kind == "backtest" else {}
@@ -183,6 +187,7 @@ def test_another_owner_and_a_caller_without_a_token_cancel_nothing(idle, kind):
     assert job.state["status"] == "queued"
 
 
+@few(1)
 @pytest.mark.parametrize("kind", ["backtest", "competition", "deploy"])
 def test_of_a_cancel_and_a_finish_one_wins(served, kind):
     for _ in range(4):
@@ -197,6 +202,7 @@ def test_of_a_cancel_and_a_finish_one_wins(served, kind):
             return  # the same request is answered from now on
 
 
+@few(2)
 def test_of_many_cancels_one_is_taken(idle, kind):
     job = Job(idle, kind)
 
@@ -344,6 +350,7 @@ def test_a_conflict_with_a_running_job_says_when_to_ask_again(idle):
     assert "retry-after" not in idle.alice.post(f"{job.at}/complete").headers
 
 
+@few(2)
 def test_behind_a_root_path_every_location_has_it(idle, kind):
     with patch.object(idle.app, "root_path", "/clvlab"):
         job = Job(idle, kind, "/clvlab")
@@ -373,6 +380,7 @@ def test_a_job_of_a_killed_process_is_cancelled_by_another(keys, emptied_postgre
         assert not second.app.state.application.jobs.run_one()
 
 
+@few(1)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_of_a_kill_and_a_cancel_every_job_has_one_end(request, keys, tmp_path, kind):
     url = f"sqlite:///{tmp_path / 'store.db'}" if kind == "sqlite" else request.getfixturevalue("emptied_postgres_url")

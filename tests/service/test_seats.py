@@ -13,6 +13,7 @@ from clvlab.log.note import Signer, write_signer
 from clvlab.words import BLINDNESS, CAUSALITY
 from tests.arena.seats import FIXTURES, Favourite
 from tests.commands import clvlab
+from tests.length import few
 from tests.postgres import say
 from tests.service.serving import api as serve_api
 from tests.service.serving import assert_problem
@@ -26,6 +27,7 @@ def act(api, seat_id, body, expect=200, **options):
     return response.json() if response.status_code == expect == 200 else assert_problem(response, expect)
 
 
+@few(1)
 def test_a_seat_is_taken_answered_sealed_and_read(api):
     made = api.alice.post("/arena/seats", json=SEAT | {"colour": "red"})
     start = made.json()

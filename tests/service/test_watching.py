@@ -16,6 +16,7 @@ from sqlalchemy import event
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
+from tests.length import few
 from tests.service.serving import BOUND, api, make_entry, make_settings
 from tests.waiting import PATIENCE_S, until
 
@@ -94,6 +95,7 @@ def finished(served):
     return created, whole
 
 
+@few(6)
 @pytest.mark.parametrize(
     "since_seq", [-(2**53) + 1, -2, -1, 0, PAGE - 2, PAGE - 1, PAGE, 2 * PAGE - 1, 2 * PAGE, "last but one", "last", 2**53 - 1]
 )
@@ -107,6 +109,7 @@ def test_a_stream_begins_after_any_entry_and_misses_none(served, finished, since
     assert code == 1000
 
 
+@few(1)
 def test_whoever_comes_while_a_log_grows_is_sent_all_of_it(served):
     created, sent = long_competition(served), []
 

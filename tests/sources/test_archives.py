@@ -14,6 +14,7 @@ from clvlab.packs.verification import verify_pack
 from clvlab.sources import archives
 from clvlab.sources.importer import import_options, import_source
 from tests.commands import clvlab
+from tests.length import few
 from tests.sources.betfair.test_history import OPENING, change, offers, stream
 from tests.sources.test_recognition import TEXTS
 
@@ -191,6 +192,7 @@ def test_what_is_no_file_or_has_no_place_is_reported(tmp_path):
         import_source("csv", [tmp_path / "x.tar"], tmp_path / "q", import_options(lenient=False))
 
 
+@few(2)
 @pytest.mark.parametrize(
     ("form", "rows"),
     [("tar", 3_000), ("tar.gz", 3_000), ("tar.bz2", 30_000), ("tar.xz", 3_000)],  # a block of bzip2 has 900 kB
@@ -221,6 +223,7 @@ def test_limits_hold_for_all_archives_together(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
 
+@few(1)
 @pytest.mark.parametrize("form", ["zip", "tar.gz", "tar.xz"])
 def test_an_archive_that_grows_beyond_all_odds_is_refused(tmp_path, form):
     (tmp_path / "bomb").write_bytes(FORMS[form]({"a.csv": bytes(100 << 20)}))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from clvlab.errors import ClvlabError
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_options, import_source
-from tests.length import length
+from tests.length import few, length
 from tests.sources.test_archives import tarred, zipped
 from tests.sources.test_importers import SAMPLES
 
@@ -52,6 +52,7 @@ def outcome(content, name, folder, options):
     return report.quality
 
 
+@few(5)
 @pytest.mark.parametrize("kind", [kind for kind, sample in SAMPLES.items() if not sample.more and not sample.others])
 @settings(max_examples=length(12, 400))
 @given(seed=st.integers(0, 2**32))
@@ -62,6 +63,7 @@ def test_a_damaged_file_becomes_a_pack_or_an_error_of_ours(kind, seed):
         outcome(damaged(sample.content, dice), sample.name, Path(folder), options)
 
 
+@few(3)
 @pytest.mark.parametrize("name", PACKED)
 @settings(max_examples=length(25, 800))
 @given(seed=st.integers(0, 2**32))

@@ -30,7 +30,7 @@ from clvlab.sources.devfeeds.txline import txline_message
 from clvlab.sources.importer import import_options
 from clvlab.sources.providers import IMPORTERS, SOURCES
 from clvlab.sources.the_odds_api.messages import TheOddsApiReader
-from tests.length import length
+from tests.length import few, length
 from tests.plain_ladders import half_up, states_of
 from tests.samples import pmxt
 from tests.sources.betfair.test_messages import SCRIPTS
@@ -99,6 +99,7 @@ def test_made_up_markets_of_betfair(seed, tmp_path):
     assert ours["suspended"].any()
 
 
+@few(2)
 @pytest.mark.usefixtures("every_message")
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["1.197931750", "1.197931751", "1.200806927", "BASIC-1.132153978"])

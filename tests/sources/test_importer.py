@@ -17,6 +17,7 @@ from clvlab.odds.margin import Margin
 from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_files, import_source
 from clvlab.sources.source import ImportStats, Options, SourceData
+from tests.length import few
 from tests.packs.test_writer import BROKEN, MANIFEST, ticks
 from tests.packs.test_writer import message as tick
 from tests.samples.__main__ import SOURCES
@@ -48,6 +49,7 @@ def table(tmp_path):
     return path
 
 
+@few(1)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system can't kill a process without a word")
 @pytest.mark.parametrize("moment", ["600 rows read", "300 ticks written", "500 ticks written", "os.rename"])
 def test_an_import_that_is_killed_leaves_no_pack_and_may_be_repeated(table, tmp_path, moment):

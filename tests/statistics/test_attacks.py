@@ -7,7 +7,7 @@ import pytest
 import clvlab as cl
 from clvlab.errors import StatisticsError
 from clvlab.report.search import honest_search
-from tests.length import length
+from tests.length import few, length
 from tests.simulations import attacks
 
 # share of draws by p_family, and by the tear sheet, without a caution on that face: the least and the most
@@ -32,6 +32,7 @@ GOT = {
 }
 
 
+@few(4)
 @pytest.mark.parametrize("draw", GOT, ids=lambda draw: draw.__name__)
 def test_an_agent_without_an_edge_gets_what_it_gets_today(draw):
     found = attacks.announced(draw, length(50, 400), resamples=199)

@@ -115,6 +115,7 @@ def test_stakes_of_a_known_edge_are_those_of_the_peak():
     assert set(stakes(asked, Staking(fraction=1, most=1), 0.1).round(9)) == {0.1}
 
 
+@pytest.mark.long
 def test_the_interval_of_growth_and_the_fan_hold_the_truth_about_as_often_as_they_say():
     share, n, rounds = 0.1, 100, 250
     truth = 0.55 * log(1 + share) + 0.45 * log(1 - share)

@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from clvlab.statistics import beat_close_rate, cluster_median, wilson_interval
-from tests.length import length
+from tests.length import few, length
 
 
 def test_wilson_solves_its_equation():
@@ -53,6 +53,7 @@ def test_few_fixtures_have_a_rate_and_a_median_without_an_interval(fixtures):
     assert (rate.low, rate.high, middle.low, middle.high) == (None,) * 4
 
 
+@few(1)
 @pytest.mark.parametrize("fixtures", [5, 10])
 def test_intervals_of_few_fixtures_hold_what_they_say(fixtures):
     rng, rounds, ids = np.random.default_rng(1), length(500, 2_000), np.repeat(range(fixtures), 10)

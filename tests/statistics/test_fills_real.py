@@ -11,11 +11,13 @@ from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_source
 from clvlab.sources.source import Options
 from clvlab.statistics.fills import ORDERS, offers_of, taken
+from tests.length import few
 from tests.plain_fills import fills
 
 pytestmark = pytest.mark.realdata
 
 
+@few(1)
 @pytest.mark.parametrize("name", ["1.197931750", "1.197931751", "1.200806927"])
 def test_both_implementations_agree_on_every_file_with_depth(realdata, tmp_path, name):
     import_source("betfair", [realdata / "betfair-stream" / f"{name}.bz2"], tmp_path / "deep", options=Options(ladders=True))

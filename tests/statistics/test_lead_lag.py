@@ -7,7 +7,7 @@ import pytest
 
 from clvlab.errors import StatisticsError
 from clvlab.statistics.lead_lag import MOST_WORK, Series, check_lags, covariances, lead_lag, overlapping
-from tests.length import length
+from tests.length import few, length
 from tests.simulations.feeds import ALIKE, LATE, LATE_S, Market, announced
 
 
@@ -40,6 +40,7 @@ def test_covariances_are_those_of_a_plain_double_loop(seed):
     assert found.sum(axis=1).ravel().tolist() == [plain(first_ms, first, second_ms, second, lag) for lag in lags]
 
 
+@few(2)
 @pytest.mark.parametrize("shape", ALIKE)
 def test_feeds_of_one_price_seldom_show_a_lead(shape):
     leads, judged = announced(ALIKE[shape], 12)
@@ -57,6 +58,7 @@ def test_feeds_of_one_price_show_a_lead_in_at_most_64_of_1000(shape):
     assert leads <= 0.064 * judged
 
 
+@few(2)
 @pytest.mark.parametrize("shape", LATE)
 def test_a_lag_of_ten_seconds_is_found_within_three(shape):
     market = LATE[shape]

@@ -292,6 +292,7 @@ def test_an_error_in_a_draw_is_raised_and_stops_the_others():
     assert len(asked) < 10_000
 
 
+@pytest.mark.long
 def test_the_sequential_p_value_keeps_its_level():
     rounds = length(150, 10_000)
 

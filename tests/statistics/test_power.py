@@ -6,7 +6,7 @@ from scipy import stats
 from clvlab.errors import StatisticsError
 from clvlab.statistics import BoundedClusters, Clusters, cluster_mean, family_of, power
 from clvlab.statistics.power import POWER, MeanErrors, alone, mean_errors, powers, ruler, smallest_edge
-from tests.length import length
+from tests.length import few, length
 from tests.simulations.powers import Shape, after_pilot, at_known_error, family_at_announced, found_in_season, season
 
 
@@ -141,6 +141,7 @@ def test_numbers_of_other_libraries_are_edges():
 HELD = [Shape(sizes, errors) for sizes in ("equal", "gamma") for errors in ("normal", "t3", "autocorrelated")]
 
 
+@few(3)
 @pytest.mark.parametrize("shape", HELD, ids=str)
 @pytest.mark.parametrize("fixtures", [60, 200])
 def test_power_at_what_is_announced_is_eighty_percent(shape, fixtures):
@@ -152,6 +153,7 @@ def test_power_at_what_is_announced_is_eighty_percent(shape, fixtures):
     assert 0.77 - slack <= found <= 0.84 + slack, needed
 
 
+@few(1)
 @pytest.mark.parametrize("fixtures", [60, 200])
 def test_an_error_of_its_own_costs_little_where_fixtures_are_even(fixtures):
     found, held = after_pilot(Shape("equal", "normal"), fixtures, 1.5, 400)
@@ -165,6 +167,7 @@ def test_skewed_fixtures_are_where_the_method_does_not_hold():
     assert after_pilot(Shape("equal", "lognormal"), 20, 4, 300)[0] < 0.7
 
 
+@few(1)
 @pytest.mark.parametrize(("points", "correlation"), [(1, 0.0), (9, 0.95), (9, 0.0), (50, 0.0)])
 def test_the_threshold_of_a_family_takes_the_place_of_students(points, correlation):
     found, needed = family_at_announced(points, correlation, length(150, 1_000))
@@ -179,6 +182,7 @@ def test_a_family_needs_more_the_more_points_it_has():
     assert needed[2] > 2 * needed[0]
 
 
+@few(1)
 @pytest.mark.parametrize(
     ("points", "correlation", "low", "high"),
     [(50, 0.95, 0.35, 0.55), pytest.param(50, 0.5, 0.1, 0.25, marks=pytest.mark.long), (50, 0, 0, 0.15)],
@@ -215,6 +219,7 @@ def test_errors_without_clusters_are_missing():
     assert found.n_clusters[0] == 0
 
 
+@few(1)
 @pytest.mark.parametrize(("points", "correlation"), [(1, 0.0), (9, 0.95), (9, 0.0), (50, 0.5)])
 def test_power_now_in_a_family_is_that_of_its_draws(points, correlation):
     rounds, fixtures = length(150, 2_000), 300

@@ -19,7 +19,7 @@ from clvlab.errors import StatisticsError
 from clvlab.statistics import cluster_mean, cluster_slope, parse_formula, regress
 from clvlab.statistics.formulas import MOST_LETTERS
 from clvlab.statistics.regression import MIN_DEGREES, MOST_LEVELS, coefficients, holm
-from tests.length import length
+from tests.length import few, length
 from tests.simulations.regressions import Cell, held
 
 CHICKS = json.loads((Path(__file__).parents[1] / "vectors" / "chick_weights.json").read_text(encoding="utf-8"))
@@ -358,6 +358,7 @@ CELLS = [
 ]  # fmt: skip
 
 
+@few(2)
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_intervals_hold_the_truth_and_holm_keeps_its_size(cell):
     rounds = length(250, 2_000)

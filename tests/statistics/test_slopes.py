@@ -4,7 +4,7 @@ import pytest
 from scipy.linalg import fractional_matrix_power
 
 from clvlab.statistics import MIN_CLUSTERS, cluster_mean, cluster_slope, explained_share
-from tests.length import length
+from tests.length import few, length
 
 
 def simulated(rng, *, clusters=40, slope=0.0, most=8, shared=0.5):
@@ -62,6 +62,7 @@ def test_mirrored_rows_add_nothing_to_what_is_known():
     assert mirrored.t == pytest.approx(cluster_slope(x, y, ids).t)
 
 
+@few(1)
 @pytest.mark.parametrize("clusters", [8, 40])
 def test_the_interval_holds_the_slope_about_as_often_as_it_says_and_the_test_is_of_its_size(clusters):
     rng = np.random.default_rng(3)

@@ -11,6 +11,7 @@ from clvlab.cli import main
 from clvlab.errors import ClvlabError, DatabaseUrlError, StoreUnreachableError
 from clvlab.store.database import Database
 from clvlab.store.url import database_url, public_text
+from tests.length import few
 
 NASTY = "@/?#:%&=+[]\\'\"<>;, |^~$!*(){}`é" + "QZXJV" + "70942"
 SHAPES = {
@@ -116,6 +117,7 @@ def test_what_is_no_url_of_a_database_is_refused(text):
         database_url(text)
 
 
+@few(8)
 @pytest.mark.parametrize(
     "command", [["log", "show", "{}"], ["log", "audit", "{}"], ["rebuild-leaderboard", "--database-url", "{}"]]
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clvlab.agents.isolation.sandbox import can_lock_in
-from tests.length import length
+from tests.length import few, length
 
 pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
 ROOT = Path(__file__).parents[3]
@@ -41,6 +41,7 @@ by_container = pytest.mark.parametrize(
 )
 
 
+@few(1)
 def test_evidence_says_that_there_was_no_root_of_its_own(condition):
     assert json.loads(confined(condition, "-c", HELD).stdout) == ["calls", "files"]
 

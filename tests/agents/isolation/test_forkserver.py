@@ -31,6 +31,7 @@ from clvlab.engine.lookahead import lookahead_audit
 from clvlab.errors import AgentError, AgentFailedError
 from clvlab.law.schema import Held
 from tests.agents.isolation.test_agent import TAPE, Own
+from tests.length import few
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
@@ -194,6 +195,7 @@ def in_another_locale(_):
 CHANGES = [nothing, in_a_folder, in_a_folder_that_is_gone, on_one_core, of_few_files, with_other_variables, in_another_locale]
 
 
+@few(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_fork_is_in_the_condition_of_a_process_that_is_started_then(change, tmp_path, monkeypatch, capsys):
     found(lambda: "the servers are there before")
@@ -207,6 +209,7 @@ def test_fork_is_in_the_condition_of_a_process_that_is_started_then(change, tmp_
     assert forked == json.loads(capsys.readouterr().out)
 
 
+@few(1)
 @pytest.mark.parametrize("before", [0o000, 0o777])
 def test_what_may_be_done_with_new_files_and_what_is_ignored_here_reaches_no_fork(before, capsys):
     found(condition)
@@ -359,6 +362,7 @@ def test_fork_reaches_neither_the_server_nor_those_that_wait_nor_another_fork(se
     assert {(pid, name) for pid, name in done if not (pid == "1" and name in own | {"signal to a thread", "status"})} == set()
 
 
+@pytest.mark.long
 def test_many_forks_leave_neither_processes_nor_open_files(servers):
     found(lambda: "first")
     pids = server_pids(servers)
@@ -455,6 +459,7 @@ def beforehand(tmp_path, monkeypatch):
     return lambda program: (tmp_path / "sitecustomize.py").write_text(f"{ours}\n{of_server}\n    {program}")
 
 
+@few(1)
 @pytest.mark.parametrize("unsafe", UNSAFE)
 def test_process_is_started_where_a_server_would_not_be_safe(unsafe, beforehand):
     beforehand(UNSAFE[unsafe])
@@ -532,6 +537,7 @@ def user(*arguments):
                 os.killpg(own.pid, signal.SIGKILL)
 
 
+@few(1)
 @pytest.mark.parametrize("forks", [[], ["forks"]], ids=["alone", "with a fork that lives on"])
 def test_server_and_forks_end_with_their_user(forks):
     with user(*forks) as (own, pids):
@@ -541,6 +547,7 @@ def test_server_and_forks_end_with_their_user(forks):
         until(lambda: not any(map(is_running, pids)))
 
 
+@pytest.mark.long
 def test_interrupt_reaches_the_user_and_not_the_server():
     with user() as (own, pids):
         time.sleep(0.2)
@@ -565,6 +572,7 @@ for rest in range(3):
 """
 
 
+@pytest.mark.long
 def test_processes_that_are_kept_to_the_end_of_a_script_end_in_silence(tmp_path):
     (tmp_path / "own.py").write_text(_KEPT_TO_THE_END)
     done = subprocess.run([sys.executable, "own.py"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)

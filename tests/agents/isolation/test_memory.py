@@ -22,6 +22,7 @@ from clvlab.agents.isolation.tapes import write_tape
 from clvlab.engine.decisions import decisions_by_blocks
 from clvlab.engine.lookahead import prefix
 from tests.factories import make_tape, message
+from tests.length import few
 
 pytestmark = pytest.mark.skipif(not can_lock_in(), reason="the kernel or libseccomp can't lock a process in")
 MESSAGES = 8
@@ -140,6 +141,7 @@ def marked():
     return make_tape(messages), markets, odds, first
 
 
+@few(1)
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may read any process")
 @pytest.mark.parametrize("agent", [EventWriter(), telling], ids=["step by step", "by blocks"])
 def test_nothing_of_a_later_message_is_in_memory_files_or_pipes(agent, tmp_path, monkeypatch):

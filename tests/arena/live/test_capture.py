@@ -350,6 +350,7 @@ def test_the_oldest_open_markets_come_first(feed, tmp_path):
     assert ages == sorted(ages, reverse=True)
 
 
+@pytest.mark.long
 def test_the_command_goes_on_after_kills_and_control_c_makes_the_pack(pack, tmp_path):
     command = [sys.executable, "-m", "clvlab", "capture", "txline", "--out", "mine", "--log", "log.db"]
     with txline_server(pack, speed=HOURS_A_SECOND * 3600, plan=read_plan("cut@150,malformed@200")) as server:

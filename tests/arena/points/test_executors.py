@@ -20,6 +20,7 @@ from clvlab.runs.search import scorer
 from clvlab.runs.search.scorer import sums_at, sums_of_tasks
 from clvlab.runs.search.search import search_of
 from tests.frames import assert_all_equal
+from tests.length import few
 
 PACK = packs.open_pack("starter")
 SEARCH = search_of(PACK, "cumulative-drift", None, Window(), {})
@@ -47,6 +48,7 @@ def found(executor=None, search=SEARCH, points=POINTS):
     return list(sums_of_tasks(tasks_of(search, points), len(points), executor))
 
 
+@few(1)
 @pytest.mark.parametrize("count", [1, 2])
 def test_processes_of_our_own_find_what_this_one_finds(expected, monkeypatch, count):
     monkeypatch.setenv("CLVLAB_WORKERS", str(count))

@@ -17,6 +17,7 @@ from clvlab.runs.search.scorer import point_scores
 from clvlab.runs.search.search import search_of
 from clvlab.runs.search.sums import KeptSums, search_points
 from tests.frames import assert_all_equal
+from tests.length import few
 
 PACK = packs.open_pack("starter")
 POINTS = [{"warmup_ticks": warmup, "cooldown_s": 60} for warmup in range(5, 12)]
@@ -37,6 +38,7 @@ def cut():
     return search
 
 
+@few(2)
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 7])
 def test_sums_of_shards_are_those_of_the_whole(tmp_path, count):
     expected = list(search_points(WHOLE, POINTS[:count], count))

@@ -12,6 +12,7 @@ from clvlab.store.database import Database
 from clvlab.store.runlog import RunLog
 from tests.arena.test_log_tiles import exported, grown, names
 from tests.commands import clvlab
+from tests.length import few
 from tests.proof.bundles import LOG_KEY
 from tests.static_host import hosted
 
@@ -113,6 +114,7 @@ def test_web_address_is_no_place_to_write_tiles_to(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@few(1)
 @pytest.mark.parametrize("place", ["bucket", "folder"])
 def test_follow_goes_on_with_new_entries_until_it_is_interrupted(s3, place, tmp_path, monkeypatch):
     write_signer(LOG_KEY, tmp_path / "log.key")

@@ -21,7 +21,7 @@ from clvlab.packs.views.view import view_of
 from clvlab.packs.views.view_file import view_file
 from clvlab.packs.writer import write_pack
 from tests.commands import clvlab
-from tests.length import length
+from tests.length import few, length
 from tests.packs.views.conftest import START_S
 
 NAMES = ("Arsenal", "Leeds")
@@ -172,6 +172,7 @@ FORGED = {
 }
 
 
+@few(1)
 @pytest.mark.parametrize("within", [lambda joined: joined, lambda joined: view_of(joined, rule(markets="1X2"))])
 def test_a_run_over_pairs_that_matching_does_not_give_disagrees(first, other, within, subtests):
     packs = (first.source, other.source)

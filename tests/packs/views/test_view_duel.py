@@ -12,7 +12,7 @@ from clvlab.law.closing import Window, fixture_closes, market_closes
 from clvlab.law.schema import TICKS
 from clvlab.packs.manifest import PackManifest
 from clvlab.packs.writer import write_pack
-from tests.length import length
+from tests.length import few, length
 from tests.packs.views.conftest import DAY_S, START_S, write
 
 
@@ -83,6 +83,7 @@ def closes(pack):
     return found.select("fixture_id", "market_key", "n_sides", "close_ts_ms", "close_kind").hstack(state)
 
 
+@few(3)
 @pytest.mark.parametrize("seed", range(length(6, 400)))
 def test_a_view_is_what_a_pack_written_by_plain_loops_is(seed):
     draw = random.Random(seed)

@@ -7,6 +7,7 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import HeldOutError
+from tests.length import few
 from tests.packs.views.conftest import write
 
 MIDDLE = "2026-02-20"
@@ -38,6 +39,7 @@ def here(lab, opened):
     return cl.open_pack("season") if opened == "elsewhere" else lab._backend.pack("season")
 
 
+@few(4)
 @pytest.mark.parametrize(
     ("view", "opened"),
     [*((name, "here before") for name in VIEWS), *itertools.product(["of a view", "of parts"], ["here after", "elsewhere"])],

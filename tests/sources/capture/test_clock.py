@@ -19,6 +19,7 @@ from clvlab.sources.capture.source import Tracker
 from clvlab.sources.clock import ProviderClock
 from clvlab.sources.importer import pack_capture
 from clvlab.sources.providers import SOURCES
+from tests.length import few
 from tests.sources.capture.test_lies import KALSHI, POLYMARKET, betfair, txline
 
 NOW = 1_782_417_600_000
@@ -259,6 +260,7 @@ def conversation(feed, seed, *, jumping=False):
     return items
 
 
+@few(15)
 @pytest.mark.parametrize("feed", FEEDS)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("live", [False, True])

@@ -18,6 +18,7 @@ from clvlab.sources.capture.source import Tracker
 from clvlab.sources.devfeeds.faults import read_plan
 from clvlab.sources.devfeeds.txline import TOKENS, ScriptedMessage, TxLineServer
 from clvlab.sources.txline.messages import TxLineReader
+from tests.length import few
 
 HEADER = Header("txline", "synthetic-devfeed", "cap", 1, None)
 KILLED = """
@@ -105,6 +106,7 @@ def kill_while_it_captures(url, folder, chance):
     return " ".join(lines)
 
 
+@few(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_process_that_is_killed_loses_nothing_that_the_provider_sends_again(tmp_path, seed):
     chance = random.Random(seed)

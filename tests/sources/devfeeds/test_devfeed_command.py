@@ -10,6 +10,7 @@ import pytest
 from clvlab.sources.capture.feed import Cut, FeedMessage, Stop
 from clvlab.sources.providers import FeedSettings, feed_of
 from tests.commands import clvlab
+from tests.length import few
 
 
 def started(*options):
@@ -67,6 +68,7 @@ def test_a_port_that_is_taken_is_named(tmp_path):
         assert (code, f"127.0.0.1:{port} can't be listened on: Address already in use" in " ".join(errors.split())) == (2, True)
 
 
+@few(1)
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_control_c_and_a_request_to_end_end_it(signal_number):
     process, _ = started("--feed", "betfair")
