@@ -2,10 +2,12 @@ import pytest
 
 from tests.browser.gallery import SUBJECTS, WIDTHS
 from tests.browser.pages import cut_off
+from tests.length import few
 
 pytestmark = pytest.mark.browser
 
 
+@few(10)
 @pytest.mark.parametrize("name", [name for name in SUBJECTS if name != "tear-sheet"])
 def test_a_card_fits_a_telephone_and_says_its_sentence_above_the_fold(browser, requests, name):
     content = SUBJECTS[name]()

@@ -10,6 +10,7 @@ import pytest
 import clvlab as cl
 from tests.browser.jupyter import HOUSES, WAIT_MS, marimo
 from tests.browser.pages import THEMES, cut_off, open_notebook, run_all, set_theme
+from tests.length import few
 
 pytestmark = pytest.mark.browser
 
@@ -86,6 +87,7 @@ def shut(page):
     page.close()
 
 
+@few(1)
 @pytest.mark.parametrize("house", HOUSES)
 def test_a_notebook_that_was_run_shows_card_and_widget_readable_in_both_themes(browser, lab, requests, house):
     (lab.root / "run.ipynb").write_text(notebook())
@@ -106,6 +108,7 @@ def test_a_notebook_that_was_run_shows_card_and_widget_readable_in_both_themes(b
     shut(page)
 
 
+@few(1)
 @pytest.mark.parametrize("house", HOUSES)
 def test_a_notebook_of_somebody_else_shows_card_and_still_and_no_widget(browser, lab, requests, stored, house):
     (lab.root / "other.ipynb").write_text(notebook(stored))

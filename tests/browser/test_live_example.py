@@ -15,6 +15,7 @@ import pytest
 
 from tests.browser.jupyter import WAIT_MS
 from tests.browser.pages import cut_off
+from tests.length import few
 from tests.service import serving
 
 pytestmark = pytest.mark.browser
@@ -208,6 +209,7 @@ def test_what_is_wrong_is_said(browser, origin, served):
     page.close()
 
 
+@few(2)
 @pytest.mark.parametrize(("width", "theme"), [(360, "dark"), (800, "light"), (1440, "light"), (1440, "dark")])
 def test_it_fits_asks_nobody_else_and_axe_finds_nothing_serious(browser, origin, served, artefacts, width, theme):
     asked = []

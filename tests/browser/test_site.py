@@ -16,6 +16,7 @@ import pytest
 
 from tests.browser.pages import cut_off
 from tests.docs.test_public_names import MEMBERS
+from tests.length import few
 
 pytestmark = pytest.mark.browser
 
@@ -108,6 +109,7 @@ def test_no_anchor_stands_twice_on_a_page(read):
     assert {path: twice for path, page in read.items() if (twice := {own for own in page.ids if page.ids.count(own) > 1})} == {}
 
 
+@few(2)
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (800, "dark"), (1280, "light")])
 def test_pages_fit_and_ask_no_other_host(site, browser, artefacts, width, scheme):
     with served(site) as url:
