@@ -190,12 +190,14 @@ def write(number):
 
 chosen = random.Random(7)
 for turn in range(int(sys.argv[3])):
-    child = os.fork()
+    (wrote, writing), child = os.pipe(), os.fork()
     if child == 0:
         number = turn * 100_000
         while True:
             number += 1
             write(number)
+            os.write(writing, b"1")
+    os.read(wrote, 1)  # of each kind there is one
     time.sleep(chosen.uniform(0.005, 0.08))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

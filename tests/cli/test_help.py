@@ -12,6 +12,7 @@ from typer.main import get_command
 from clvlab.cli import app
 from clvlab.cli.explain import QUESTIONS, TERMS
 from tests.commands import clvlab
+from tests.length import few
 
 BETS = """\
 placed_at,match,market,pick,odds,stake
@@ -92,6 +93,7 @@ def test_the_commands_of_operators_are_one_group_and_their_earlier_names_still_w
         assert now.partition("\n")[2] == then.partition("\n")[2]
 
 
+@few(15)
 @pytest.mark.parametrize("path", [*leaves(get_command(app))], ids=" ".join)
 def test_an_interrupt_is_one_line_in_every_command(path, tmp_path, monkeypatch):
     def interrupted(*_):

@@ -15,7 +15,7 @@ from clvlab.packs.writer import write_pack
 from clvlab.report.breakdowns import closes_table, on_offer_table, scored_by_source
 from clvlab.runs.inspector import at_close
 from tests import booked
-from tests.length import length
+from tests.length import few, length
 
 KEY = ["fixture_id", "tick_seq", "market_key", "side"]
 
@@ -150,6 +150,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@few(3)
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize(("sizes", "about"), SHAPES)
 def test_all_sources_in_one_pass_score_as_the_law_does_for_each(tmp_path, monkeypatch, sizes, about, missing):

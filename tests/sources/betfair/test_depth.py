@@ -14,7 +14,7 @@ from clvlab.packs.verification import verify_pack
 from clvlab.sources.importer import import_source
 from clvlab.sources.source import Options
 from tests.commands import clvlab
-from tests.length import length
+from tests.length import few, length
 from tests.plain_ladders import PlainStream, states_at, states_of
 from tests.sources.betfair.test_history import OPENING, T, change, definition, imported, offers, stream
 
@@ -65,6 +65,7 @@ def test_ladders_are_those_of_a_plain_reader_at_every_time(tmp_path, seed):
     assert states_at(states_of(pack.ladders().collect()), expected) == expected
 
 
+@few(1)
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["1.197931750", "1.197931751", "1.200806927"])
 def test_ladders_of_real_files_are_those_of_a_plain_reader_at_every_time(tmp_path, realdata, name):
