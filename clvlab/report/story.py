@@ -18,7 +18,7 @@ from clvlab.report.executable import Executable, listed_values
 from clvlab.report.extremes import Extreme, decision_line, extremes
 from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, QUESTIONS, Figure, Sheet
 from clvlab.report.headline import edge_bar, key_figures
-from clvlab.report.html import Html, card, render
+from clvlab.report.html import Html, card, render, time_element
 from clvlab.report.moved_lines import APART, mean_rows
 from clvlab.report.plots import pictures
 from clvlab.report.power import mean_ruler
@@ -308,7 +308,7 @@ class DecisionPanel:
     league: str
     prices: str
     clv: float
-    when: str
+    when: Html
     early: str
     taken: str
     marks: tuple[str, ...]
@@ -336,7 +336,7 @@ def _decisions(
             league_of(fixture) or "",
             f"{row['entry_prob_bps'] / 100:.1f} to {row['close_prob_bps'] / 100:.1f} %",
             row["clv_bps"],
-            clock(decided_ms).replace(" UTC", "\N{NO-BREAK SPACE}UTC"),
+            time_element(decided_ms, clock(decided_ms).replace(" UTC", "\N{NO-BREAK SPACE}UTC")),
             f"{span(row['to_close_s'])} before the close",
             "no price" if odds is None else f"odds {odds / 1000:.2f}",
             tuple(own.marks[key] for own, key in groups if key in own.marks),
