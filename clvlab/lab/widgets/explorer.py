@@ -158,6 +158,7 @@ STYLE = """<style>
 .clvlab-explorer .legend{display:flex;flex-wrap:wrap;gap:0 1.1rem;list-style:none;margin:0;padding:0 0 0 3.2rem}
 .clvlab-explorer .legend li{margin:0;white-space:nowrap}.clvlab-explorer .legend span{font-weight:700}
 .clvlab-explorer .clvlab-record .clvlab h4{margin-top:0}.clvlab-explorer .own-time{font-size:inherit}
+.clvlab-explorer .own-time::before{content:"("}.clvlab-explorer .own-time::after{content:")"}
 @container (min-width:44rem){.clvlab-explorer .clvlab-stage{grid-template-columns:minmax(0,1fr) clamp(17rem,28%,22rem)}}
 </style>"""
 
