@@ -656,7 +656,7 @@ RUN_STATUSES: Mapping[str, str] = {
 CAUSALITY: Mapping[str, str] = {
     "template": "a template of clvlab, whose code uses no later price update",
     "transcript": "repeats recorded decisions, whose author may have known later prices",
-    "stepped": "got each price update after its answer to the last; saw no later one; its author may have known past prices",
+    "stepped": "got each price update after answering the last, and saw no later one; its author may have known past prices",
     "stepped-blocks": (
         "got each block of price updates after its answer to the one before, and saw later ones only within a block, cut at "
         "unpredictable places; its author may have known past prices"
