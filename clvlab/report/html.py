@@ -57,11 +57,10 @@ def time_element(ts_ms: int, text: str) -> Html:
     >>> str(time_element(1_767_387_600_000, "2 Jan, 21:00 UTC")), str(time_element(10**17, "never"))
     ('<time datetime="2026-01-02T21:00:00.000Z">2 Jan, 21:00 UTC</time>', 'never')
     """
-    when, shown = words.utc(ts_ms), escape_text(text)
-    if when is None:
-        return shown
+    if (when := words.utc(ts_ms)) is None:
+        return Html("{}").format(text)
     machine = when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Html(f'<time datetime="{machine}">{shown}</time>')
+    return Html('<time datetime="{}">{}</time>').format(machine, text)
 
 
 def unbroken(text: str) -> str:

@@ -36,8 +36,8 @@ def path(points: Sequence[tuple[float, float]], *, closed: bool = False) -> str:
 
 
 def text(
-    at: float, y: float, content: str, *, anchor: str = "middle", gap: float = 0, quiet: bool = False, bold: bool = False
-) -> str:  # fmt: skip
+    at: float, y: float, content: str, anchor: str = "middle", *, gap: float = 0, quiet: bool = False, bold: bool = False
+) -> str:
     """Return a text at a share of the width, or ``gap`` pixels further in the direction in which it is written."""
     style = f' dx="{-gap if anchor == "end" else gap:g}"' if gap else ""
     style += ' opacity=".7"' if quiet else ""

@@ -106,15 +106,14 @@ export default {
       chart.setAttribute("role", "group");
       chart.setAttribute("aria-label", model.get("label"));
     };
-    const localize = () => addReaderTimes(root);
-    const parts = new MutationObserver(localize);
+    const parts = new MutationObserver(() => addReaderTimes(root));
     const settle = new ResizeObserver(() => {
       if (!root && (root = el.closest(".clvlab-explorer"))) {
         root.addEventListener("focusin", quiet);
         root.addEventListener("keydown", press);
         parts.observe(root, { childList: true, subtree: true });
       }
-      if (root) { name(); localize(); }
+      if (root) { name(); addReaderTimes(root); }
     });
     settle.observe(el);
     return () => {
@@ -132,9 +131,8 @@ def keyboard(pressed: Callable[[str], object], label: str) -> Any:
     """Make the widget."""
     anywidget, traitlets = optional("anywidget", "the explorer"), optional("traitlets", "the explorer")
     traits = {"heard": traitlets.List(list(KEYS)).tag(sync=True), "label": traitlets.Unicode(label).tag(sync=True)}
-    made = type("Keyboard", (anywidget.AnyWidget,), {"_esm": times_script() + _KEYS_ESM, **traits})(
-        layout={"width": "100%", "height": "0px"}
-    )
+    traits["_esm"] = times_script() + _KEYS_ESM
+    made = type("Keyboard", (anywidget.AnyWidget,), traits)(layout={"width": "100%", "height": "0px"})
     made.on_msg(lambda _, message, buffers: pressed(str(message.get("key", ""))))  # noqa: ARG005  ipywidgets gives three
     return made
 

@@ -130,15 +130,9 @@ def market_card(names: str, line: str, view: MarketView) -> Html:
         picture=picture,
         missing=missing,
         decisions=[
-            (
-                str(row["seq"]),
-                time_element(row["ts_ms"], row["at"]),
-                view.side(row["side"]),
-                percent(row["prob_bps"]),
-                _clv(row["clv_bps"]),
-                row["outcome"],
-            )
+            (seq, time_element(row["ts_ms"], row["at"]), view.side(row["side"]), percent(row["prob_bps"]), clv, row["outcome"])
             for row in rows.iter_rows(named=True)
+            for seq, clv in [(str(row["seq"]), _clv(row["clv_bps"]))]
         ],
         height=view.decided.height,
     )
