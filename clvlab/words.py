@@ -588,9 +588,9 @@ REASON_RULES: Mapping[str, str] = {
     "entry_market_absent": "The market had not been quoted when the agent decided.",
     "entry_suspended": "The market was suspended when the agent decided.",
     "entry_side_missing": "The market had no price for this side when the agent decided.",
-    "closing_market_absent": "The market has no message inside the window.",
+    "closing_market_absent": "The market has no price update inside the window.",
     "closing_suspended": "The market was suspended at the close.",
-    "closing_stale": "The last message before the close is older than the pack's limit.",
+    "closing_stale": "The last price update before the close is older than the pack's limit.",
     "closing_side_missing": "The market had no price for this side at the close.",
     "pending_horizon": "The decision is nearer to the close than the horizon: valid, and not scored.",
 }
@@ -654,20 +654,20 @@ RUN_STATUSES: Mapping[str, str] = {
 """What happens to a run without a seal."""
 
 CAUSALITY: Mapping[str, str] = {
-    "template": "a template of clvlab, whose code uses no later message",
+    "template": "a template of clvlab, whose code uses no later price update",
     "transcript": "repeats recorded decisions, whose author may have known later prices",
-    "stepped": "got each message after its answer to the last one, and saw no later one; its author may have known past prices",
+    "stepped": "got each price update after answering the last, and saw no later one; its author may have known past prices",
     "stepped-blocks": (
-        "got each block of messages after its answer to the one before, and saw later messages only within a block, cut "
-        "at unpredictable places; its author may have known past prices"
+        "got each block of price updates after its answer to the one before, and saw later ones only within a block, cut at "
+        "unpredictable places; its author may have known past prices"
     ),
-    "asked": "answered from elsewhere, message by message",
-    "audited-process": "decided the same when later messages were cut off, in its own processes",
-    "audited-sandbox": "decided the same when later messages were cut off, in processes that could read nothing else",
-    "live": "decided before later messages existed",
-    "unchecked": "not checked: it may have seen later messages",
-    "tick-by-tick": "was given one message after the other",
-    "prefix-audit": "decided the same when later messages were cut off",
+    "asked": "answered from elsewhere, one price update at a time",
+    "audited-process": "decided the same when later price updates were cut off, in its own processes",
+    "audited-sandbox": "decided the same when later price updates were cut off, in processes that could read nothing else",
+    "live": "decided before later price updates existed",
+    "unchecked": "not checked: it may have seen later price updates",
+    "tick-by-tick": "was given one price update at a time",
+    "prefix-audit": "decided the same when later price updates were cut off",
 }
 """How it was shown that an agent did not look ahead."""
 
@@ -706,10 +706,10 @@ def basis(causality: str, knowledge: str) -> str:
 
 BLINDNESS: Mapping[str, str] = {
     "open": "nothing was hidden from it",
-    "aliased": "names, ids and dates were hidden from it, prices and gaps were not: who has the pack finds the match by some "
-    "ten messages",
-    "held-back": "names, ids and dates were hidden from it, and its pack was held back; that nobody else had it is unproved",
-    "live": "answered from elsewhere, within seconds of each message",
+    "aliased": "names, ids and dates were hidden from it, prices and gaps were not; anyone with the pack can find the match "
+    "by some ten price updates",
+    "held-back": "names, ids and dates were hidden from it, and its pack was held back; other copies of the pack are possible",
+    "live": "answered from elsewhere, within seconds of each price update",
 }
 """What a seat hid from an agent that answered from elsewhere."""
 _SEEN_BEFORE = ("open", "aliased")  # others than the operator had the pack
@@ -785,11 +785,11 @@ def causality(label: str, blind: object = None) -> str:
     Examples
     --------
     >>> causality("asked", "open")
-    'answered from elsewhere, message by message; nothing was hidden from it; that nobody saw a message earlier is unproved'
+    'answered from elsewhere, one price update at a time; nothing was hidden from it; earlier knowledge of prices is possible'
     """
     evidence, hidden = CAUSALITY.get(label, label), BLINDNESS.get(str(blind))
     return (
         evidence
         if label not in ("asked", "live") or hidden is None
-        else f"{evidence}; {hidden}" + ("; that nobody saw a message earlier is unproved" if blind in _SEEN_BEFORE else "")
+        else f"{evidence}; {hidden}" + ("; earlier knowledge of prices is possible" if blind in _SEEN_BEFORE else "")
     )

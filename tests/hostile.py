@@ -13,8 +13,15 @@ import polars as pl
 from jinja2 import Template
 from markupsafe import Markup
 
+from clvlab.report.html import times_script
+
 MARK = "alert(1)"
 ENDING = f"\"'></title></style><script>{MARK}</script><img src=x onerror={MARK}>\u202egnp.exe\u200b\x00"
+
+
+def without_times_script(page: str) -> str:
+    """Return a page without its script of times, the only one that a page may have."""
+    return page.replace(f"<script>{times_script()}</script>", "", 1)
 
 
 class _Hostile(str):

@@ -416,7 +416,8 @@ def _each(found: list[Path], judge: Callable[[Path], _Judged], *, as_json: bool)
         interruptible(lambda: f"{len(answers):,} of {len(found):,} verified"),
         display_progress("Verification", as_json=as_json),
     ):
-        for path in each("verifying runs", found, len(found)):
+        # of one run, "0 of 1" says nothing
+        for path in each("verifying runs", found, len(found)) if len(found) > 1 else each("recomputing the proof", found):
             answers.append(judge(path))
             if not as_json:
                 answers[-1].show()

@@ -455,7 +455,7 @@ class Client(HttpCaller):
         return self._get(BacktestReport, "backtests", backtest_id)
 
     def tear_sheet(self, backtest_id: str) -> str:
-        """Read the tear sheet of a backtest: one page of HTML, without scripts or requests."""
+        """Read the tear sheet of a backtest: one page of HTML, without requests."""
         return self._bytes("backtests", backtest_id, "tear-sheet").decode()
 
     def executable(self, run_id: str, agent_id: str | None = None, **how: float | str) -> ExecutableResponse:

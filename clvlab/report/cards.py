@@ -78,9 +78,9 @@ class AuditReport(Exportable):
         rows = self.moved.select(_MOVED).head(_MAX_ROWS)
         basis = f"compared on {self.cuts:,} prefixes of the tape"
         sentence = (
-            f"No decision of {self.agent_id} depended on later messages, {basis}; {self.blind}."
+            f"No decision of {self.agent_id} depended on later price updates, {basis}; {self.blind}."
             if self.passed
-            else f"{self.agent_id} looks ahead: {self.moved.height:,} decisions depended on later messages, {basis}."
+            else f"{self.agent_id} looks ahead: {self.moved.height:,} decisions depended on later price updates, {basis}."
         )
         return card(
             "audit.html",

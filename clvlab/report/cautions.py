@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from clvlab import words
 from clvlab.report.figures import Sheet
 from clvlab.statistics import BoundedClusters, Estimate, effective_clusters, mean_skewness, sum_by_cluster
 from clvlab.statistics.measures import MEASURES, counted, sums_of, without_close
@@ -14,11 +15,10 @@ from clvlab.statistics.measures import MEASURES, counted, sums_of, without_close
 MIN_EFFECTIVE = 10
 MAX_SKEWNESS = 0.12  # of a mean: beyond it, an error rate of 5 % on one side may be 7 %
 _SIDES = {
-    False: "to losses larger than gains, seen or possible: without an edge the mean comes out above zero more often than its "
-    "interval and p-value say",
-    True: "to gains larger than losses, seen or possible: without an edge the mean comes out below zero more often than its "
-    "interval says",
+    False: ("possible losses exceed possible gains", "above zero more often than intervals and p-values say"),
+    True: ("possible gains exceed possible losses", "below zero more often than intervals say"),
 }
+"""Which side of a mean reaches further, and where the mean is too often without an edge."""
 _OVERROUND_OF_A_SIDE = 0.1  # a bookmaker's market has an overround between 0 and this, for each side
 _ROUNDING = 0.001  # odds have three decimals, so the probabilities of a fair market may sum to this much less than 1
 _MARKET = ["fixture_id", "market_key"]
@@ -35,8 +35,8 @@ def cautions(sheet: Sheet) -> list[str]:
     run, scores = sheet.source.evidence, sheet.source.marked
     gone = scores.filter(without_close()).height if sheet.selection.is_whole else 0
     return [
-        *_thin(sheet.clv, "the decisions"),
-        *(_thin(sheet.edge, "the decisions with a price") if sheet.edge.n < sheet.clv.n else []),
+        *_thin(sheet.clv),
+        *(_thin(sheet.edge, " with a price") if sheet.edge.n < sheet.clv.n else []),
         *_without_price(sheet.clv.n - sheet.edge.n, sheet.clv.n),
         *skewed,
         *_without_close(gone, gone + scores.filter(counted()).height),
@@ -47,16 +47,16 @@ def cautions(sheet: Sheet) -> list[str]:
 def _without_price(gone: int, count: int, what: str = "decisions") -> list[str]:
     if not 0 < gone < count:
         return []  # a verdict says that no price is in the evidence
-    return [f"{gone:,} of {count:,} {what} have no price: the edge leaves them out, so CLV and edge are of different decisions"]
+    return [f"{gone:,} of {count:,} {what} have no price. The CLV counts them, the edge does not."]
 
 
-def _thin(mean: Estimate, what: str) -> list[str]:
+def _thin(mean: Estimate, which: str = "") -> list[str]:
     evenly = mean.effective_clusters
     if evenly is None or evenly >= MIN_EFFECTIVE:
         return []
     return [
-        f"{what} lie in {mean.n_clusters:,} fixtures, as evenly as in {evenly:.1f} of equal size: with fewer than "
-        f"{MIN_EFFECTIVE} an interval is wide, and a p-value rough"
+        f"{words.counted(mean.n_clusters, 'fixture')}{which}, as informative as {evenly:.1f} of equal size. "
+        f"Below {MIN_EFFECTIVE}, intervals are wide and p-values rough."
     ]
 
 
@@ -71,9 +71,10 @@ def _flat_returns(settled: pl.DataFrame, scored: pl.DataFrame) -> BoundedCluster
 
 def _skew_warnings(name: str, clusters: BoundedClusters) -> list[str]:
     return [
-        f"{name}: skewed {_SIDES[bool(skewness > 0)]} (skewness of the mean {skewness:+.2f})"
+        f"{name}: {larger} (skewness of the mean {skewness:+.2f}). Without an edge, it is {often}."
         for skewness in mean_skewness(clusters)
         if abs(skewness) > MAX_SKEWNESS
+        for larger, often in [_SIDES[bool(skewness > 0)]]
     ]
 
 
@@ -81,22 +82,23 @@ def cautions_of_points(clusters: BoundedClusters, each: Sequence[pl.DataFrame]) 
     """Return the warnings about the means of many points and their ``FIXTURE_SUMS``."""
     skewness = mean_skewness(clusters)
     found = [
-        f"{rough.size:,} of {skewness.size:,} points are skewed {_SIDES[above]} (skewness of the mean up to "
-        f"{rough[np.abs(rough).argmax()]:+.2f}); p_family allows for unseen losses"
+        f"{rough.size:,} of {skewness.size:,} settings: {larger} (skewness of the mean up to "
+        f"{rough[np.abs(rough).argmax()]:+.2f}). Without an edge, their means are {often}. p_family allows for unseen losses."
         for above, rough in ((False, skewness[skewness < -MAX_SKEWNESS]), (True, skewness[skewness > MAX_SKEWNESS]))
         if rough.size
+        for larger, often in [_SIDES[above]]
     ]
     few = int((effective_clusters(clusters.counts) < MIN_EFFECTIVE).sum())
     if few:
         found.append(
-            f"{few:,} of {skewness.size:,} points have decisions in fewer fixtures than {MIN_EFFECTIVE} of equal size: their "
-            "intervals are wide, and their p-values rough"
+            f"{few:,} of {skewness.size:,} settings are less informative than {MIN_EFFECTIVE} fixtures of equal size. "
+            "Their intervals are wide and their p-values rough."
         )
     gone = [(int(own["gone"].sum()), int(own["clv_counts"].sum())) for own in each]
     most, scored = max(gone, key=lambda one: one[0] / max(sum(one), 1), default=(0, 0))
     priced = [(int(own["clv_counts"].sum()), int(own["edge_counts"].sum())) for own in each]
     whole, known = max(priced, key=lambda one: (one[0] - one[1]) / max(one[0], 1), default=(0, 0))
-    what = "decisions of a point"
+    what = "decisions of a setting"
     return [*found, *_without_close(most, most + scored, what), *_without_price(whole - known, whole, what)]
 
 
@@ -104,8 +106,8 @@ def _without_close(gone: int, count: int, what: str = "decisions") -> list[str]:
     if gone <= _MOST_GONE * count:
         return []
     return [
-        f"{gone:,} of {count:,} {what} have no close: their market or line was gone or suspended by then. Means and p-values "
-        "leave them out; if fallen prices are taken down, the rest looks good without an edge"
+        f"{gone:,} of {count:,} {what} have no close. Their market or line was gone or suspended by then. Means and p-values "
+        "leave them out. If a source takes fallen prices down, the rest looks good without an edge."
     ]
 
 
@@ -124,7 +126,6 @@ def _impossible(decisions: pl.DataFrame, closes: pl.DataFrame) -> list[str]:
     if not wrong:
         return []
     return [
-        f"{wrong:,} of {known.height:,} decisions were made on a message, or are closed by one, whose prices have an "
-        f"impossible overround, below 0 % or above {_OVERROUND_OF_A_SIDE:.0%} for each side: best prices of several books, or "
-        "errors of the source"
+        f"{wrong:,} of {known.height:,} decisions have an entry or a close with an impossible overround, below 0 % or above "
+        f"{100 * _OVERROUND_OF_A_SIDE:.0f} % for each side. These are best prices of several books, or errors of the source."
     ]

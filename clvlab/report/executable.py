@@ -410,7 +410,7 @@ def listed_values(found: Executable) -> dict[str, object]:
         "unscored": sum(found.unscored.values()),
         "crossed": int(found.frame["crossed"].sum()),
         "curves": [
-            _drawn(curve, f"After commission, per stake ordered, by {what}")
+            _drawn(curve, f"CLV after commission, by {what}")
             for curve, what in (
                 (found.delays, "seconds of delay"),
                 (found.stakes, "times the stake" if found.own_stakes else "stake"),

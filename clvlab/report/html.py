@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from re import DOTALL, Match, findall, sub
 from typing import TYPE_CHECKING, Any
@@ -45,6 +47,20 @@ def visible(value: Any) -> Any:
 def escape_text(text: str) -> Html:
     """Return a text as escaped HTML, for pictures, because they have no template."""
     return Html(escape(visible(text)))
+
+
+def time_element(ts_ms: int, text: str) -> Html:
+    """Return a time in UTC as a ``time`` element, to which a script adds the reader's own; beyond the calendar only its text.
+
+    Examples
+    --------
+    >>> str(time_element(1_767_387_600_000, "2 Jan, 21:00 UTC")), str(time_element(10**17, "never"))
+    ('<time datetime="2026-01-02T21:00:00.000Z">2 Jan, 21:00 UTC</time>', 'never')
+    """
+    if (when := words.utc(ts_ms)) is None:
+        return Html("{}").format(text)
+    machine = when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Html('<time datetime="{}">{}</time>').format(machine, text)
 
 
 def unbroken(text: str) -> str:
@@ -137,11 +153,31 @@ def card(template: str, heading: str = "", /, **values: object) -> Html:
     return render("card.html", heading=heading, content=render(template, **values))
 
 
+@cache
+def times_script() -> str:
+    """Return the script that adds the reader's own time to times in UTC."""
+    return (_TEMPLATES / "times.js").read_text(encoding="utf-8")
+
+
+def source_hash(text: str) -> str:
+    """Return the source of a content security policy that allows one inline script or style."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def page_policy() -> str:
+    """Return the content security policy of pages: it allows their style and their one script, and no request."""
+    return f"default-src 'none'; script-src {source_hash(times_script())}; style-src 'unsafe-inline'; img-src data:"
+
+
 def page(title: str, content: Html) -> str:
-    """Return a page that needs no other file. The first heading of its cards becomes that of the page."""
+    """Return a page that needs no other file, and works under ``page_policy``.
+
+    The first heading of its cards becomes that of the page. If it has times, its only script adds the reader's own.
+    """
     text = str(content)
     skipped = 0 if len(findall(r"<h4\b", text)) > 1 else 1  # of one card, the sections follow the heading of the page
     for number in (4, 5, 6):
         text = sub(rf"(</?)h{number}\b", rf"\g<1>h{number - 2 - (skipped if number > 4 else 0)}", text)
     text = sub(r"<h2\b(.*?)</h2>", r"<h1\1</h1>", text, count=1, flags=DOTALL)
-    return f"{render('page.html', title=title, content=Html(text))}\n"
+    script = Html(times_script()) if "<time" in text else ""
+    return f"{render('page.html', title=title, content=Html(text), script=script)}\n"

@@ -35,8 +35,8 @@ MOVED_LINES: Schema = {
     "close_ts_ms": pl.Int64,
 }
 APART = (
-    "These decisions are on lines that were no longer quoted when their fixture closed. The law does not score them, "
-    "and only these figures count them: they are not part of the mean CLV."
+    "These decisions are on lines that were no longer quoted at the close. The law does not score them. "
+    "They are not part of the mean CLV."
 )
 TapeOf = Callable[[list[int]], Tape]
 ClosingQuotes = dict[tuple[int, str], tuple[list[LineQuote], bool]]

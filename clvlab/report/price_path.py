@@ -173,8 +173,8 @@ class PricePath(Exportable):
         if not 0 < settled < _ROUGH_BELOW:
             return []
         return [
-            f"the results of {settled} fixtures are few for slopes to the result: longshots that win are rare and far off, so "
-            "intervals are short, and a test at .05 rejects fair prices up to once in eight times"
+            f"{counted(settled, 'fixture')} with results are few for slopes to the result. Longshots seldom win, so intervals "
+            "are too short. A test at .05 rejects fair prices up to once in eight times."
         ]
 
     def chart(self, ax: Axes | None = None) -> Axes:

@@ -18,7 +18,7 @@ from clvlab.report.executable import Executable, listed_values
 from clvlab.report.extremes import Extreme, decision_line, extremes
 from clvlab.report.figures import BPS, GLOSSARY, MEANINGS, QUESTIONS, Figure, Sheet
 from clvlab.report.headline import edge_bar, key_figures
-from clvlab.report.html import Html, card, render
+from clvlab.report.html import Html, card, render, time_element
 from clvlab.report.moved_lines import APART, mean_rows
 from clvlab.report.plots import pictures
 from clvlab.report.power import mean_ruler
@@ -217,14 +217,14 @@ def _steps(paid: Executable) -> list[MoneyStep]:
     steps = [
         total("CLV at the fair price", "the gain if the fair price could be taken", means["line"]),
         change("margin and spread", "the best offer is worse than the fair price", "line", "taken"),
-        change(f"{paid.delay_s:g} s of delay", "the offers that are left by then", "taken", "delayed"),
+        change(f"{paid.delay_s:g} s of delay", "the offers left after it", "taken", "delayed"),
         change("commission", str(paid.charges), "delayed", "commission"),
         total("expected profit", "if the close is right", expected),
     ]
     if "settled" in known:
         if paid.frame["result"].null_count() == 0:
-            steps.append(change("luck", "results, less the profit expected of them", "commission", "settled"))
-        steps.append(total("settled profit", "by the results: one draw of luck", means["settled"]))
+            steps.append(change("luck", "results minus expected profit", "commission", "settled"))
+        steps.append(total("settled profit", "the results, one draw of luck", means["settled"]))
     return steps
 
 
@@ -290,8 +290,8 @@ def _spread(sheet: Sheet) -> str:
     if found.effective_clusters is None or found.largest_share is None or found.top_share is None:
         return "There is no scored decision."
     return (
-        f"{counted(sheet.clv.n, 'scored decision')} in {counted(sheet.clv.n_clusters, 'fixture')} are spread as evenly as over "
-        f"{found.effective_clusters:,.1f} fixtures of one size (Kish). The largest fixture has "
+        f"{counted(sheet.clv.n, 'scored decision')} in {counted(sheet.clv.n_clusters, 'fixture')}, as informative as "
+        f"{found.effective_clusters:,.1f} fixtures of equal size (Kish). The largest fixture has "
         f"{100 * found.largest_share:.1f} % of them, the {TOP} largest {100 * found.top_share:.1f} %."
     )
 
@@ -308,7 +308,7 @@ class DecisionPanel:
     league: str
     prices: str
     clv: float
-    when: str
+    when: Html
     early: str
     taken: str
     marks: tuple[str, ...]
@@ -336,7 +336,7 @@ def _decisions(
             league_of(fixture) or "",
             f"{row['entry_prob_bps'] / 100:.1f} to {row['close_prob_bps'] / 100:.1f} %",
             row["clv_bps"],
-            clock(decided_ms).replace(" UTC", "\N{NO-BREAK SPACE}UTC"),
+            time_element(decided_ms, clock(decided_ms).replace(" UTC", "\N{NO-BREAK SPACE}UTC")),
             f"{span(row['to_close_s'])} before the close",
             "no price" if odds is None else f"odds {odds / 1000:.2f}",
             tuple(own.marks[key] for own, key in groups if key in own.marks),
@@ -344,7 +344,11 @@ def _decisions(
             (row["seq"], row["fixture_id"], row["market_key"], row["side"], row["tick_seq"], found.is_whole),
         )
 
-    titles = ("The {} best decisions", "The {} worst decisions") if worst else ("All {} decisions, the best first",)
+    titles = (
+        ("The {} best decisions", "The {} worst decisions")
+        if worst
+        else ("All {} decisions, the best first" if len(best) > 1 else "The only decision",)
+    )
     return {
         title.format(len(found)): [panel_of(one, _within(found)) for one in found]
         for title, found in zip(titles, (best, worst), strict=False)

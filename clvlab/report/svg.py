@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from math import floor, log10
 from typing import Protocol
@@ -35,9 +35,12 @@ def path(points: Sequence[tuple[float, float]], *, closed: bool = False) -> str:
     return f"M{steps}{'Z' if closed else ''}"
 
 
-def text(at: float, y: float, content: str, *, anchor: str = "middle", quiet: bool = False, bold: bool = False) -> str:
-    """Return a text at a share of the width."""
-    style = ' opacity=".7"' if quiet else ""
+def text(
+    at: float, y: float, content: str, anchor: str = "middle", *, gap: float = 0, quiet: bool = False, bold: bool = False
+) -> str:
+    """Return a text at a share of the width, or ``gap`` pixels further in the direction in which it is written."""
+    style = f' dx="{-gap if anchor == "end" else gap:g}"' if gap else ""
+    style += ' opacity=".7"' if quiet else ""
     style += ' font-weight="600"' if bold else ""
     return f'<text x="{100 * at:.2f}%" y="{y:g}" text-anchor="{anchor}"{style}>{escape_text(content)}</text>'
 
@@ -123,6 +126,7 @@ def cell_grid(
 
 _EDGE = 0.2  # share of the width for numbers on each side, also on a telephone
 _MIDDLE, _BAR_HEIGHT = 27, 50
+_GAP = 3  # pixels between a label and the place that it is of, so that two labels of one place stay apart
 
 
 def interval_bar(mean: float | None, low: float | None, high: float | None, *, unit: str = "bps", digits: int = 1) -> Html:
@@ -133,6 +137,8 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
     >>> drawn = interval_bar(34.2, -6.1, 76.8)
     >>> "mean +34.2 bps, interval -6.1 to +76.8" in drawn, interval_bar(None, None, None) == ""
     (True, True)
+    >>> interval_bar(0.0, 0.0, 0.0).count("<text")  # all at one place: a label for the mean, and one for the bounds
+    2
     """
     if mean is None:
         return Html("")
@@ -140,6 +146,7 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
     bounds = [0.0, mean, *(bound for bound in (low, high) if bound is not None)]
     least, most = min(bounds), max(bounds)
     reach = (most - least) or 1.0
+    digits = digits if max(most, -least) < 1000 else 0
 
     def at(value: float) -> float:
         return _EDGE + (1 - 2 * _EDGE) * (value - least) / reach
@@ -148,17 +155,24 @@ def interval_bar(mean: float | None, low: float | None, high: float | None, *, u
     parts = [
         line(0, _MIDDLE, 1, _MIDDLE, width=1, more=' opacity=".2"'),
         line(at(0), _MIDDLE - 14, at(0), _MIDDLE + 10, more=' stroke-dasharray="3 2" opacity=".7"'),
-        text(at(0), 11, "0 ", anchor=toward, quiet=True),
+        *([text(at(0), 11, "0", anchor=toward, gap=_GAP, quiet=True)] if mean else []),
     ]
     if low is not None and high is not None:
         parts += [
             line(at(low), _MIDDLE, at(high), _MIDDLE, BLUE, 6, ' stroke-opacity=".55"'),
             *(line(at(end), _MIDDLE - 6, at(end), _MIDDLE + 6, BLUE, 2) for end in (low, high)),
-            text(at(low), _BAR_HEIGHT - 3, plus(low, digits), anchor="end"),
-            text(at(high), _BAR_HEIGHT - 3, plus(high, digits), anchor="start"),
+            *_bounds(at(low), plus(low, digits), at(high), plus(high, digits)),
         ]
-    parts += [dot(at(mean), _MIDDLE, hollow=not known), text(at(mean), 11, label, anchor=away, bold=True)]
+    parts += [dot(at(mean), _MIDDLE, hollow=not known), text(at(mean), 11, label, anchor=away, gap=_GAP, bold=True)]
     return picture(f"mean {with_interval(label, low, high, digits)}", _BAR_HEIGHT, *parts)
+
+
+def _bounds(left: float, low: str, right: float, high: str) -> list[str]:
+    """Label the ends of an interval, outwards; one label is enough for ends that are the same after rounding."""
+    y = _BAR_HEIGHT - 3
+    if low == high:
+        return [text((left + right) / 2, y, low)]
+    return [text(left, y, low, anchor="end", gap=_GAP), text(right, y, high, anchor="start", gap=_GAP)]
 
 
 # Round edges, and how many more fixtures would show them.
@@ -236,16 +250,35 @@ def interval_cell(mean: float | None, low: float | None, high: float | None, wit
 
 
 def scale_axis(within: tuple[float, float]) -> Html:
-    """Draw the numbers of a scale above its rows; see ``scale``."""
+    """Draw the numbers of a scale above its rows, zero first and then the largest; see ``scale``."""
     least, most = within
     places = [(mark, _ROW_EDGE + (1 - 2 * _ROW_EDGE) * (mark - least) / (most - least)) for mark in round_steps(least, most, 3)]
-    labels = [text(at, 11, f"{mark:+,g}" if mark else "0", anchor=_inward(at, 0.1)) for mark, at in places]
-    return picture(f"scale from {plus(least)} to {plus(most)}", 15, *labels)
+    named = [(at, f"{mark:+,g}" if mark else "0") for mark, at in sorted(places, key=lambda one: (one[0] != 0, -abs(one[0])))]
+    return picture(f"scale from {plus(least)} to {plus(most)}", 15, *_labels(named, 11, edge=0.1, narrowest=_NARROW_CELL))
 
 
 def _inward(at: float, edge: float) -> str:
     """Return the anchor that keeps a text inside the picture."""
     return "start" if at < edge else "end" if at > 1 - edge else "middle"
+
+
+_LETTER = 6  # pixels of a letter, about
+_NARROW, _NARROW_CELL = 300, 100  # pixels of the narrowest pictures, on a telephone
+
+
+def _labels(
+    named: Iterable[tuple[float, str]], y: float, *, edge: float, narrowest: float = _NARROW, quiet: bool = False
+) -> list[str]:
+    """Write labels along an axis, without those that would touch an earlier one where the picture is narrow."""
+    texts: list[str] = []
+    taken: list[tuple[float, float]] = []
+    for at, label in named:
+        anchor, length = _inward(at, edge), _LETTER * len(label)
+        left = narrowest * at - length * {"start": 0, "middle": 0.5, "end": 1}[anchor]
+        if all(left >= right + _GAP or left + length <= start - _GAP for start, right in taken):
+            taken.append((left, left + length))
+            texts.append(text(at, y, label, anchor=anchor, quiet=quiet))
+    return texts
 
 
 _PANEL_HEIGHT = 44
@@ -506,11 +539,7 @@ def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
         text(1, 11, f"at most {most:,} {per}", anchor="end", quiet=True),
         *rects,
         line(0, _COLUMNS_FLOOR, 1, _COLUMNS_FLOOR, more=' opacity=".4"'),
-        *(
-            text(at, _COLUMNS_HEIGHT - 4, day, anchor=_inward(at, 0.08), quiet=True)
-            for time_ms, day in day_marks(start_ms, end_ms, 4)
-            if 0 <= (at := (time_ms - start_ms) / (end_ms - start_ms)) <= 1
-        ),
+        *_dates(start_ms, end_ms, _COLUMNS_HEIGHT - 4, edge=0.08),
     )
 
 
@@ -518,7 +547,7 @@ def time_columns(times_ms: Sequence[int], *, what: str = "fixture") -> Html:
 
 
 _TOP, _FLOOR, _HEIGHT = 22, 146, 166
-_CURVE_EDGE = 0.08
+_CURVE_EDGE = 0.12
 
 
 def cumulative_line(
@@ -669,9 +698,7 @@ def lag_line(
             text(0, y(value) - 3, f"{value:g}", anchor="start", quiet=True),
         )
     ]
-    labels = [
-        text(x(lag), _HEIGHT - 4, f"{lag:g} s", anchor=_inward(x(lag), 0.06), quiet=True) for lag in round_steps(first, last)
-    ]
+    labels = _labels([(x(lag), f"{lag:g} s") for lag in round_steps(first, last)], _HEIGHT - 4, edge=0.06, quiet=True)
     head = text(0, 11, title, anchor="start", bold=True)
     label = f"{title} by lag, {first:g} to {last:g} s"
     return picture(label, _HEIGHT, head, stretch(_FLOOR + 2, *paths), *heights, *labels, *marked)
@@ -717,9 +744,9 @@ def _rules(places: Sequence[tuple[float, float]]) -> list[str]:
     ]
 
 
-def _dates(first_ms: float, last_ms: float, y: float) -> list[str]:
+def _dates(first_ms: float, last_ms: float, y: float, edge: float = 0.06) -> list[str]:
     marks = [((t - first_ms) / (last_ms - first_ms), label) for t, label in day_marks(first_ms, last_ms, 4)]
-    return [text(at, y, label, anchor=_inward(at, 0.06), quiet=True) for at, label in marks]
+    return _labels([(at, label) for at, label in marks if 0 <= at <= 1], y, edge=edge, quiet=True)
 
 
 def inner_bounds(bounds: list[float], totals: Sequence[float]) -> list[float]:

@@ -349,8 +349,8 @@ def _old_closes(scored: pl.DataFrame) -> list[str]:
     if 10 * old <= count:
         return []
     return [
-        f"{old:,} of {count:,} scored decisions ({old / count:.1%}) have a close older than {_OLD_CLOSE_MS // _HOUR_MS} h, the "
-        f"oldest {oldest_ms / _HOUR_MS:,.1f} h; a pack that is imported with a max_close_age_s leaves them unscored"
+        f"{old:,} of {count:,} scored decisions ({old / count:.1%}) have a close older than {_OLD_CLOSE_MS // _HOUR_MS} h. The "
+        f"oldest is {oldest_ms / _HOUR_MS:,.1f} h old. An import with max_close_age_s leaves such decisions unscored."
     ]
 
 
@@ -358,8 +358,8 @@ def _gapped(count: int, scored: int) -> list[str]:
     if not count:
         return []
     return [
-        f"{count:,} of {scored:,} scored decisions ({count / scored:.1%}) have an entry or a close that a gap of the capture "
-        "touches: prices may have changed in it unseen; they are marked in_gap"
+        f"{count:,} of {scored:,} scored decisions ({count / scored:.1%}) have an entry or a close in a gap of the capture. "
+        "Prices may have changed there unseen. These decisions are marked in_gap."
     ]
 
 

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from clvlab import words
 from clvlab.api.leaderboard import RowSeats
-from clvlab.report.html import environment
+from clvlab.report.html import environment, time_element, times_script
 
 # Formats of numbers and times on a page.
 
@@ -31,13 +31,7 @@ def signed(number: float | None, digits: int = 1) -> str | None:
 
 def moment(ts_ms: int | None) -> Markup | None:
     """Write milliseconds since 1970 as a ``time`` element; a number beyond the calendar is written as it is."""
-    if ts_ms is None:
-        return None
-    found, text = words.utc(ts_ms), words.moment(ts_ms)
-    if found is None:
-        return Markup.escape(text)
-    machine = found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}">{}</time>').format(machine, text)
+    return None if ts_ms is None else time_element(ts_ms, words.moment(ts_ms))
 
 
 def json_text(value: Any) -> str:
@@ -98,7 +92,7 @@ FILTERS = {
 """Filters for figures in these templates, in addition to those of ``clvlab.report``."""
 
 
-ASSETS = Path(__file__).parent / "pages" / "assets"
+_ASSETS = Path(__file__).parent / "pages" / "assets"
 ASSET_PATH = "/assets"
 _TEMPLATES = Path(__file__).parent / "pages" / "templates"
 _NO_HEADERS: Mapping[str, str] = {}
@@ -158,9 +152,15 @@ def page(
 
 
 @cache
+def asset_content(name: str) -> bytes:
+    """Return the content of a file that pages load."""
+    return times_script().encode() if name == "times.js" else (_ASSETS / name).read_bytes()
+
+
+@cache
 def asset_digest(name: str) -> str:
     """Return the digest that distinguishes versions of a file that pages load."""
-    return hashlib.sha256((ASSETS / name).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(asset_content(name)).hexdigest()[:16]
 
 
 @cache

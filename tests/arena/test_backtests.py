@@ -113,7 +113,7 @@ def test_more_than_a_tenth_of_old_closes_is_warned_of(aged, old, young, warns):
 
 def test_warning_of_old_closes_states_their_share_and_the_oldest_wherever_a_report_is_shown(aged, capsys):
     test = performed(aged([117 * HOUR_MS, 7 * HOUR_MS, 1000, 1000, 1000]))
-    shown = "2 of 5 scored decisions (40.0%) have a close older than 6 h, the oldest 117.0 h"
+    shown = "2 of 5 scored decisions (40.0%) have a close older than 6 h. The oldest is 117.0 h old."
 
     show_report(test.report)
 

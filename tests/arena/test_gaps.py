@@ -149,7 +149,7 @@ def test_report_scores_and_tear_sheet_say_what_a_gap_touches(gapped):
     touched = result.scores.filter(pl.col("in_gap"), pl.col("reason") == "scored").height
     assert 0 < touched < result.scores.height
     assert result.report["in_gap"] == touched
-    assert any("a gap of the capture touches" in warning for warning in result.report["warnings"])
+    assert any("in a gap of the capture" in warning for warning in result.report["warnings"])
     sheet = result.tear_sheet()
     assert dict(sheet.tables["by_gap"].select("entry and close", "n").iter_rows())["touched by a gap"] == touched
     assert "gaps of the capture" in sheet._repr_html_()

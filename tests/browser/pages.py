@@ -42,7 +42,7 @@ def open_notebook(
     browser: Browser, lab: Lab, name: str, requests: Requests, *, height: int = 2400, house: str = "JupyterLab"
 ) -> Page:
     """Open a notebook in a window of its own, wait for its kernel, and note every request from the first on."""
-    page = browser.new_page(viewport={"width": 1280, "height": height})
+    page = browser.new_page(viewport={"width": 1280, "height": height}, timezone_id="Asia/Tokyo", locale="en-US")
     page.set_default_timeout(WAIT_MS)
     page.on("request", lambda request: requests.urls.append(request.url))
     page.on("websocket", lambda socket: requests.urls.append(socket.url))

@@ -5,13 +5,14 @@ import polars as pl
 import pytest
 
 import clvlab as cl
+from clvlab.report.html import page_policy
 from clvlab.report.tearsheet import tear_sheet_page
 from tests.browser.pages import LOOKS, cut_off
 
 pytestmark = pytest.mark.browser
 
 _ADDRESS = "http://clvlab.test/tear-sheet"
-_POLICY = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"}
+_POLICY = {"Content-Security-Policy": page_policy()}
 _OPEN = "() => document.querySelectorAll('details').forEach(one => { one.open = true; })"
 _OPACITY = "name => getComputedStyle(document.querySelector(name)).opacity"
 _OUTLINE = "name => getComputedStyle(document.querySelector(name)).outlineStyle"

@@ -67,6 +67,21 @@ def test_keys_replay_the_market_and_reach_no_cell(page):
     assert page.locator(".jp-CodeCell").count() == cells
 
 
+def test_clock_and_record_say_the_time_in_utc_and_that_of_the_reader_once(page):
+    clock = page.locator(".clvlab-explorer span:has(> time)")
+    page.locator(".clvlab-chart").focus()
+
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowLeft")
+    clock.get_by_text("for you").wait_for()
+    page.keyboard.press("n")
+    page.locator(".clvlab-record .own-time").wait_for(state="attached")
+
+    assert re.fullmatch(r"2026-\d\d-\d\d [\d:]{8} UTC \w+ \d+, 2026, [\d:]+\s[AP]M for you", clock.inner_text())
+    assert page.locator(".clvlab-explorer .own-time").count() == page.locator(".clvlab-explorer time").count() == 2
+    assert page.locator(".clvlab-still .own-time").count() == 0
+
+
 def test_the_record_stands_beside_the_chart(page):
     page.get_by_role("button", name="Next decision").click()
     page.locator(".clvlab-record h4", has_text="Decision").wait_for()

@@ -158,6 +158,7 @@ VERBS = {
     "cl.sweep('starter', 'baseline', {'stake': [1, 2]}).trials": "Sweep of baseline",
     "cl.backtest('starter').tear_sheet(resamples=100, draws=10)._repr_html_()": "Tear sheet of baseline",
     "cl.backtest('starter').run.verify()": "Verification of run_",
+    "(lab := cl.Lab()).verify(lab.backtest('starter'))": "Verification of run_",
     "cl.lookahead_audit('baseline', 'starter')": "Look-ahead audit",
 }
 

@@ -37,7 +37,9 @@ def test_sound_prices_over_enough_fixtures_need_no_caution(tmp_path):
 def test_an_impossible_close_is_told_though_the_entry_was_sound(tmp_path, close):
     (found,) = said(sheet_of(tmp_path, steady(12, close)), "impossible")
 
-    assert found.startswith("12 of 12 decisions were made on a message, or are closed by one,")
+    assert found.startswith(
+        "12 of 12 decisions have an entry or a close with an impossible overround, below 0 % or above 10 % for each side."
+    )
 
 
 def test_an_impossible_entry_is_told_though_the_close_is_sound(tmp_path):
@@ -59,8 +61,8 @@ def test_few_fixtures_are_told(tmp_path):
 
     (found,) = said(sheet, "of equal size")
 
-    assert "9 fixtures, as evenly as in 9.0" in found
-    assert all(one.partition(":")[0] in sheet._repr_html_() for one in sheet.cautions)
+    assert found.startswith("9 fixtures, as informative as 9.0 of equal size. Below 10,")
+    assert all(one.partition(".")[0] in sheet._repr_html_() for one in sheet.cautions)
 
 
 def test_a_mean_that_hangs_on_a_few_fixtures_is_told_by_name(tmp_path):
@@ -77,10 +79,10 @@ def test_favourites_are_told_of_losses_that_nobody_saw(tmp_path):
 
     found = said(sheet_of(tmp_path, rising), "skewness")
 
-    assert found[0].startswith("mean CLV: skewed to losses larger than gains, seen or possible")
+    assert found[0].startswith("mean CLV: possible losses exceed possible gains (skewness of the mean -")
 
 
 def test_closes_of_yesterday_are_told(tmp_path):
     (found,) = said(sheet_of(tmp_path, steady(12), times=("01:00", "02:00", "05:00")), "older than 6 h")
 
-    assert found.startswith("12 of 12 scored decisions (100.0%) have a close older than 6 h, the oldest 10.0 h")
+    assert found.startswith("12 of 12 scored decisions (100.0%) have a close older than 6 h. The oldest is 10.0 h old.")

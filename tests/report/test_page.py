@@ -6,9 +6,10 @@ import pytest
 
 import clvlab as cl
 from clvlab.errors import MissingLibraryError
-from clvlab.report.html import Html, card
+from clvlab.report.html import Html, card, page_policy, source_hash, time_element
 from clvlab.report.html import page as page_of
 from clvlab.report.tearsheet import tear_sheet_page
+from tests.hostile import without_times_script
 
 NASTY = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style><b>", "$\\frac$", "勝者 & Söhne", "{0} %s")
 
@@ -39,12 +40,31 @@ def page():
     return tear_sheet_page(cl.backtest("starter", "cumulative-drift").source)
 
 
-def test_the_page_is_one_document_that_fetches_and_runs_nothing(page):
+def test_the_page_is_one_document_that_fetches_nothing_and_runs_only_the_script_of_times(page):
     assert page.startswith("<!DOCTYPE html>")
     assert page.count("<html") == page.count("</html>") == page.partition("</head>")[0].count("<title>") == 1
     assert page.count("<svg") == page.count("</svg>")
     assert page.count("<svg") > 20
-    assert not re.search(r"https?://|<script|<link|<iframe|url\((?!#)|@import|(?:src|href)=.(?!#|data:)|\son\w+=", page)
+    unsafe = r"https?://|<script|<link|<iframe|url\((?!#)|@import|(?:src|href)=.(?!#|data:)|\son\w+="
+    assert not re.search(unsafe, without_times_script(page))
+
+
+def test_the_policy_of_pages_allows_their_script_of_times_which_a_page_without_times_lacks(page):
+    (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
+
+    assert f"script-src {source_hash(script)};" in page_policy()
+    assert page_of("Found", time_element(0, "1970 UTC")).count("<script") == 1
+    assert "<script" not in page_of("Found", Html("1970 UTC"))
+
+
+def test_times_of_decisions_say_utc_and_are_read_by_the_script(page):
+    times = re.findall(
+        r'<time datetime="(\d{4}-\d\d-\d\dT\d\d:\d\d):\d\d\.\d{3}Z">[A-Z][a-z]{2} \d+ [A-Z][a-z]{2} \d{4}, (\d\d:\d\d)\xa0UTC<',
+        page,
+    )
+
+    assert len(times) == page.count("<time") == page.count('<li class="decision')
+    assert all(machine.endswith(shown) for machine, shown in times)
 
 
 def test_the_page_says_what_it_is_of_and_whether_that_is_sealed(page):
@@ -57,7 +77,7 @@ def test_the_page_says_what_it_is_of_and_whether_that_is_sealed(page):
 
 
 def test_the_page_says_how_evenly_the_decisions_are_spread(page):
-    assert "128 scored decisions in 12 fixtures are spread as evenly as over 10.7 fixtures of one size" in page
+    assert "128 scored decisions in 12 fixtures, as informative as 10.7 fixtures of equal size" in page
 
 
 def test_the_same_backtest_gives_the_same_bytes(page):
@@ -65,7 +85,7 @@ def test_the_same_backtest_gives_the_same_bytes(page):
 
 
 def test_names_that_are_markup_or_formulas_are_text(nasty_page):
-    assert not re.search(r"<script|<img|<b>|<i>|on\w+=alert\(1\)>", nasty_page)
+    assert not re.search(r"<script|<img|<b>|<i>|on\w+=alert\(1\)>", without_times_script(nasty_page))
     assert "&lt;script&gt;agent" in nasty_page
     assert nasty_page.count("</style>") == nasty_page.count("<style>")
     for text in ("&lt;script&gt;alert(1)&lt;/script&gt;", "$\\frac$", "勝者 &amp; Söhne", "{0} %s"):

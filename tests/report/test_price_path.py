@@ -69,7 +69,7 @@ def test_the_page_draws_what_has_a_slope_and_says_how_to_read_it(settled, tmp_pa
     without = cl.open_pack("starter").price_path()._repr_html_()
 
     assert (page.count("<svg"), without.count("<svg")) == (4, 2)
-    assert "the results of 29 fixtures are few" in page
+    assert "29 fixtures with results are few" in page
     assert "are few" not in without
     assert "A slope is 0 where prices are fair" in page
     assert "no result is known" in without

@@ -114,7 +114,7 @@ def test_a_search_and_a_walk_forward_announce_it_too(tmp_path):
     assert search.verdict.sentence.startswith("The best point beats the closing line")
     assert not any("above zero more often" in caution for caution in search.cautions)
     assert "Out of sample, beats the closing line" in walk._repr_html_()
-    assert "have no close: their market or line was gone or suspended" in " ".join(walk.sheet.cautions)
+    assert "have no close. Their market or line was gone or suspended" in " ".join(walk.sheet.cautions)
 
 
 @pytest.mark.parametrize("match", [suspended, on_another_line])
@@ -126,7 +126,7 @@ def test_a_sweep_announces_what_closes_that_are_missing_leave(tmp_path, match):
 
     assert "1 of 1 points stays above zero when all 1 trials are counted (best p" in found.verdict.sentence
     assert found.frame["p_family"][0] < 0.01
-    assert any("decisions of a point have no close" in caution for caution in found.cautions)
+    assert any("decisions of a setting have no close" in caution for caution in found.cautions)
     sealed = found.best().seal()
     assert sealed.run.verify().passed  # audited: it does not look ahead
     assert any("have no close" in caution for caution in sealed.tear_sheet(resamples=50, draws=2).cautions)

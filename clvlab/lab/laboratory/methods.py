@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from clvlab.base.names import names_checked
+from clvlab.base.progress import report
 from clvlab.engine.agent import Agent
 from clvlab.errors import PageError, QueryError, StatisticsError, UnknownRunError, UnsupportedError
 from clvlab.lab.laboratory.requests import Folds, agent_in_steps, agent_spec, agent_specs, run_request, several
@@ -18,6 +19,7 @@ from clvlab.lab.results.run import Run, VerificationResult
 from clvlab.lab.validation import value_text
 from clvlab.law.closing import Window
 from clvlab.law.policy import PolicyEnvelope
+from clvlab.report.bars import display_progress
 
 if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
     from clvlab.lab.laboratory.backend import Backend
@@ -147,7 +149,10 @@ class Verbs:
             run = run.run_id
         if not isinstance(run, str | Result):
             raise UnknownRunError(f"a run is named by its id, or is one of this laboratory, not {run!r:.80}")
-        return self._backend.verify(run if isinstance(run, str) else run.run.run_id)
+        run_id = run if isinstance(run, str) else run.run.run_id
+        with display_progress(f"Verification of {run_id}"):
+            report("recomputing the proof")
+            return self._backend.verify(run_id)
 
     @names_checked
     def leaderboard(self) -> Listing:

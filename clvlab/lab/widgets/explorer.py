@@ -25,7 +25,7 @@ from clvlab.report.explorer.figure import (
 from clvlab.report.explorer.page import STILL, draw, market_card, record_card
 from clvlab.report.explorer.view import ReplayMarket
 from clvlab.report.export import optional
-from clvlab.report.html import Html, card, render
+from clvlab.report.html import Html, card, render, time_element, times_script
 from clvlab.report.proofs.verification import verification_card
 from clvlab.words import counted, market_names
 
@@ -62,7 +62,8 @@ def fitter() -> Any:
     )
 
 
-# An invisible widget that receives the keys pressed in the explorer, and names its parts for screen readers.
+# An invisible widget that receives the keys pressed in the explorer, names its parts for screen readers, and adds the reader's
+# own time to times in UTC.
 #
 # The shortcuts of JupyterLab are off there: ``b`` would put a cell below this one.
 
@@ -105,16 +106,19 @@ export default {
       chart.setAttribute("role", "group");
       chart.setAttribute("aria-label", model.get("label"));
     };
+    const parts = new MutationObserver(() => addReaderTimes(root));
     const settle = new ResizeObserver(() => {
       if (!root && (root = el.closest(".clvlab-explorer"))) {
         root.addEventListener("focusin", quiet);
         root.addEventListener("keydown", press);
+        parts.observe(root, { childList: true, subtree: true });
       }
-      if (root) name();
+      if (root) { name(); addReaderTimes(root); }
     });
     settle.observe(el);
     return () => {
       settle.disconnect();
+      parts.disconnect();
       root?.removeEventListener("keydown", press);
       root?.removeEventListener("focusin", quiet);
     };
@@ -127,7 +131,8 @@ def keyboard(pressed: Callable[[str], object], label: str) -> Any:
     """Make the widget."""
     anywidget, traitlets = optional("anywidget", "the explorer"), optional("traitlets", "the explorer")
     traits = {"heard": traitlets.List(list(KEYS)).tag(sync=True), "label": traitlets.Unicode(label).tag(sync=True)}
-    made = type("Keyboard", (anywidget.AnyWidget,), {"_esm": _KEYS_ESM, **traits})(layout={"width": "100%", "height": "0px"})
+    traits["_esm"] = times_script() + _KEYS_ESM
+    made = type("Keyboard", (anywidget.AnyWidget,), traits)(layout={"width": "100%", "height": "0px"})
     made.on_msg(lambda _, message, buffers: pressed(str(message.get("key", ""))))  # noqa: ARG005  ipywidgets gives three
     return made
 
@@ -150,7 +155,8 @@ STYLE = """<style>
 .clvlab-explorer kbd{font:inherit;border:1px solid rgba(128,128,128,.6);border-radius:3px;padding:0 .3em}
 .clvlab-explorer .legend{display:flex;flex-wrap:wrap;gap:0 1.1rem;list-style:none;margin:0;padding:0 0 0 3.2rem}
 .clvlab-explorer .legend li{margin:0;white-space:nowrap}.clvlab-explorer .legend span{font-weight:700}
-.clvlab-explorer .clvlab-record .clvlab h4{margin-top:0}
+.clvlab-explorer .clvlab-record .clvlab h4{margin-top:0}.clvlab-explorer .own-time{font-size:inherit}
+.clvlab-explorer .own-time::before{content:"("}.clvlab-explorer .own-time::after{content:")"}
 @container (min-width:44rem){.clvlab-explorer .clvlab-stage{grid-template-columns:minmax(0,1fr) clamp(17rem,28%,22rem)}}
 </style>"""
 
@@ -365,7 +371,8 @@ class ExplorerWidget:
         explorer = self.explorer
         now = explorer.view.now_ms
         self.legend.value = legend(explorer.view)
-        text = "all price updates" if now is None else f"{clock(now)} UTC" if now else "before the first price update"
+        moment = time_element(now, f"{clock(now)} UTC") if now else "before the first price update"
+        text = "all price updates" if now is None else moment
         self.now.value = render("now.html", text=text)
         query = self.search.value.strip()
         missing = repr(query)[:80] if query and matching(explorer.fixtures, query).is_empty() else ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from base64 import b64encode
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+
+from clvlab.report.html import source_hash
 
 # In order of definition: a constant may use the constants before it.
 _JUDGE = (
@@ -32,7 +32,7 @@ def _page() -> tuple[bytes, str]:
     judge, script = _script("judge", _JUDGE), _script("page", _PAGE)
     style, template = _source("page/style.css"), _source("page/page.html")
     policy = (
-        f"default-src 'none'; script-src {_source_hash(script)}; style-src {_source_hash(style)}; worker-src blob:; "
+        f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; worker-src blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     parts = {"policy": policy, "style": style, "version": version("clvlab"), "judge": judge, "script": script}
@@ -46,10 +46,6 @@ def _script(folder: str, names: tuple[str, ...]) -> str:
     if "</script" in joined.lower() or "<!--" in joined:
         raise ValueError(f"a source of {folder} would end its script")
     return joined
-
-
-def _source_hash(text: str) -> str:
-    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _source(name: str) -> str:

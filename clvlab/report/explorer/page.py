@@ -14,7 +14,7 @@ from clvlab.law.schema import Action, Reason
 from clvlab.report import axes as drawing
 from clvlab.report.explorer.figure import CLOCK, LATEST_MS, SYMBOLS, clock, side_colour
 from clvlab.report.explorer.view import MarketView, MarkOutcome
-from clvlab.report.html import Html, card
+from clvlab.report.html import Html, card, time_element
 from clvlab.runs.inspector import quote_of
 from clvlab.statistics.verdict import Tone
 from clvlab.words import REASON_RULES, REASONS, amount, market_name, odds, percent, seconds, side_name
@@ -54,7 +54,7 @@ def record_card(seq: int, record: InspectorRecord, *, known: bool = True, teams:
         chosen=action["side"],
         stake=action["stake"] or "none",
         proposed={
-            "time (UTC)": clock(record["ts_ms"]),
+            "time": time_element(record["ts_ms"], f"{clock(record['ts_ms'])} UTC"),
             "stake": action["stake"],
             "limit, decimal odds": odds(action["limit_odds_milli"]),
         },
@@ -130,8 +130,9 @@ def market_card(names: str, line: str, view: MarketView) -> Html:
         picture=picture,
         missing=missing,
         decisions=[
-            (str(row["seq"]), row["at"], view.side(row["side"]), percent(row["prob_bps"]), _clv(row["clv_bps"]), row["outcome"])
+            (seq, time_element(row["ts_ms"], row["at"]), view.side(row["side"]), percent(row["prob_bps"]), clv, row["outcome"])
             for row in rows.iter_rows(named=True)
+            for seq, clv in [(str(row["seq"]), _clv(row["clv_bps"]))]
         ],
         height=view.decided.height,
     )

@@ -27,7 +27,7 @@ from clvlab_service.errors import PROBLEMS
 from clvlab_service.json_lists import ReadPlace
 from clvlab_service.pages.route import page_router
 from clvlab_service.pages.runs import result_of
-from clvlab_service.rendering import ASSET_PATH, ASSETS, asset_digest, page
+from clvlab_service.rendering import ASSET_PATH, asset_content, asset_digest, page
 from clvlab_service.routers.competitions import StatusFilter
 from clvlab_service.routers.operations import problem_table
 
@@ -48,7 +48,7 @@ def asset(digest: str, name: str) -> Response:
         raise HTTPException(HTTPStatus.NOT_FOUND, "pages load no such file")
     keep = _FOR_EVER if digest == asset_digest(name) else _ASK_AGAIN
     headers = {"Cache-Control": keep, "X-Content-Type-Options": "nosniff"}
-    return Response((ASSETS / name).read_bytes(), headers=headers, media_type=_KINDS[name])
+    return Response(asset_content(name), headers=headers, media_type=_KINDS[name])
 
 
 # Pages ``/competitions`` and ``/competitions/{competition_id}``.

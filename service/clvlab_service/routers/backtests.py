@@ -16,6 +16,7 @@ from clvlab.api.runs import JobState
 from clvlab.arena.jobs import OVER
 from clvlab.arena.pages import PAGE
 from clvlab.arena.report_requests import BacktestRequest, BacktestRunRequest
+from clvlab.report.html import page_policy
 from clvlab_service.deps import (
     JOB,
     AnyPrincipal,
@@ -53,8 +54,7 @@ _EXAMPLES: Any = {
     },
 }
 _QUICK_S = 1.0
-_PAGE: Responses = {200: {"description": "One page without scripts", "content": {"text/html": {"schema": {"type": "string"}}}}}
-_PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_PAGE: Responses = {200: {"description": "One page without requests", "content": {"text/html": {"schema": {"type": "string"}}}}}
 _Key = Header(alias="Idempotency-Key", min_length=1, max_length=255, description="Identifies one backtest, and withdraws it.")
 
 
@@ -176,4 +176,4 @@ def cancel(
 async def tear_sheet(backtest_id: str, application: ApplicationDep, pool: SheetPool) -> HTMLResponse:
     """Read the tear sheet of a backtest as one page. It has figures with intervals, breakdowns and pictures."""
     page = await pool.share(backtest_id, application.backtests.tear_sheet, backtest_id)
-    return HTMLResponse(page, headers={"Content-Security-Policy": _PAGE_POLICY})
+    return HTMLResponse(page, headers={"Content-Security-Policy": page_policy()})

@@ -1,9 +1,10 @@
-// Adds the reader's own time to times of a page, which are UTC, unless the reader's clock says the same.
+// Adds the reader's own time to times, which are UTC, unless the reader's clock says the same.
 "use strict";
 function addReaderTimes(part) {
   for (const time of part.querySelectorAll("time")) {
     const when = new Date(time.dateTime);
-    if (!when.getTimezoneOffset() || time.closest("[data-feed-clock]")) continue;
+    const done = time.nextElementSibling?.className === "own-time";
+    if (done || !when.getTimezoneOffset() || time.closest("[data-feed-clock]")) continue;
     const own = document.createElement("small");
     own.className = "own-time";
     own.textContent = `${when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" })} for you`;
@@ -11,4 +12,4 @@ function addReaderTimes(part) {
   }
   return part;
 }
-addReaderTimes(document);
+if (document.currentScript) addReaderTimes(document); // in a widget, which is a module, it is called for parts
