@@ -82,7 +82,7 @@ def test_no_letter_of_the_font_is_wider_than_the_picture_assumes():
     [
         ("a season", "Loses at its prices, and no move of the line is shown +27 bps [-6, +60] of CLV"),
         ("a season", "50 bps none"),
-        ("a season", "Look-ahead: a template of clvlab, whose code uses no later message."),
+        ("a season", "Look-ahead: a template of clvlab, whose code uses no later price update."),
         ("one fixture", "An interval needs five fixtures or more."),
         ("one fixture", "Sum of CLV, bps, by decision"),
         ("nothing scored", "Nothing to judge: no decision was scored The agent made no decision."),
