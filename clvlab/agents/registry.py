@@ -30,8 +30,10 @@ from clvlab.odds.integers import micro_logit_table, micro_logits_of
 class BaselineConfig(Config):
     """Parameters of ``baseline``."""
 
-    warmup_ticks: int = Field(default=0, ge=0, le=SAFE_INTEGER, description="Messages of a fixture to let pass first.")
-    min_prob_bps: int = Field(default=5000, ge=1, le=10_000, description="The likeliest side must be at least this likely.")
+    warmup_ticks: int = Field(
+        default=0, ge=0, le=SAFE_INTEGER, description="Number of price updates of a fixture before the first proposal."
+    )
+    min_prob_bps: int = Field(default=5000, ge=1, le=10_000, description="Smallest probability of a backed side, in bps.")
 
 
 def decide_baseline(tape: Tape, config: BaselineConfig) -> pl.DataFrame:
@@ -97,7 +99,7 @@ class DriftConfig(Config):
         default=100_000,
         ge=1,
         le=20_000_000,
-        description="Rise in log-odds since first sight, in millionths, from which a side is backed.",
+        description="Smallest rise in log-odds since the first price, in millionths.",
     )
     persistence_alpha: float = Field(
         default=0.25, gt=0, le=1, allow_inf_nan=False, description="Weight of the newest movement in the average of signs."
@@ -107,16 +109,18 @@ class DriftConfig(Config):
         ge=-1,
         le=1,
         allow_inf_nan=False,
-        description="The average of signs (+1 up, -1 down, 0 still) must reach this.",
+        description="Smallest average of signs (+1 up, -1 down, 0 unchanged).",
     )
-    warmup_ticks: int = Field(default=6, ge=0, le=SAFE_INTEGER, description="Priced messages of the market to let pass first.")
+    warmup_ticks: int = Field(
+        default=6, ge=0, le=SAFE_INTEGER, description="Number of priced updates of a market before the first proposal."
+    )
     warmup_s: int = Field(
-        default=0, ge=0, le=MAX_SECONDS, description="Seconds since the first price of the market to let pass."
+        default=0, ge=0, le=MAX_SECONDS, description="Seconds from the first price of a market to the first proposal."
     )
     cooldown_s: int = Field(
-        default=43_200, ge=0, le=MAX_SECONDS, description="Seconds after a position in which the market is left alone."
+        default=43_200, ge=0, le=MAX_SECONDS, description="Seconds after a position without another proposal on the market."
     )
-    max_prob_bps: int = Field(default=9500, ge=1, le=10_000, description="A side likelier than this is left alone.")
+    max_prob_bps: int = Field(default=9500, ge=1, le=10_000, description="Largest probability of a backed side, in bps.")
 
 
 def decide_drift(tape: Tape, config: DriftConfig) -> pl.DataFrame:
