@@ -163,7 +163,8 @@ class RunInfo(Answer):
 class JobState(BodyAnswer):
     """A job: a run, or the verification of an upload.
 
-    `done` of `total` parts of the stage are finished; both are `null` before and after the work. One of `backtest_id`, `competition_id`, `instance_id`, `seat_id` and `upload_id` identifies its result.
+    `done` of `total` parts of the stage are finished; both are `null` before and after the work. One of
+    `backtest_id`, `competition_id`, `instance_id`, `seat_id` and `upload_id` identifies its result.
     """
 
     run_id: Annotated[str | None, Field(description="Id of the run, known from the start; `null` for an upload.")]

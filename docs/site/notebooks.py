@@ -17,7 +17,7 @@ __all__ = ["markdown", "with_outputs"]
 _PLACE = re.compile(r'<div class="nb-output" id="output-(\d+)"></div>')
 _PICTURE = re.compile(r"<svg.*?</svg>", re.DOTALL)
 _NOTE = (
-    "*The outputs are those that are stored with the notebook; widgets are shown as they stood. "
+    "*The outputs are stored with the notebook, and widgets are still pictures. "
     "To run it: `jupyter lab notebooks/{name}`, with `clvlab[notebook]` installed.*"
 )
 
