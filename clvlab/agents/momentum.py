@@ -94,7 +94,7 @@ class MomentumConfig(Config):
 def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
     """Back a side whose newest movement is sharp, upward and persistent, after a shift of its level.
 
-    For each side, over its priced messages before play, in order:
+    For each side, over its prices before play, in order:
 
     1. its level is its log-odds in millionths, from a table of integers;
     2. a movement is the level less the exponentially weighted average of the levels before it, rounded half up
@@ -106,13 +106,13 @@ def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
        that median, is the robust z, rounded down to thousandths, and must reach its minimum. A median of an even number is
        the mean of the middle two, kept exact in integers.
 
-    Of several sides of a market at one message the largest z wins, then the largest sum of the change test, then the first
+    Of several sides of a market at one price update the largest z wins, then the largest sum of the change test, then the first
     side in byte order. Everything but the average and the two shares is in integers; these are single IEEE 754 operations in
     a fixed order, so every machine decides alike at any number of threads. Linear in ticks; the z alone costs a sort of the
     look-back, and is computed only where the other conditions hold.
 
-    What is claimed, unproven: an edge of the rise in probability since the first of the last movements, as if it came once
-    more; and as confidence the rule of succession, (upward + 1) / (movements + 2).
+    The claims are unproven. The edge is the rise in probability since the first of the last movements, as if it happened
+    again. The confidence is the rule of succession, (upward + 1) / (movements + 2).
 
     References
     ----------

@@ -37,10 +37,10 @@ class BaselineConfig(Config):
 
 
 def decide_baseline(tape: Tape, config: BaselineConfig) -> pl.DataFrame:
-    """Back the likeliest side of each market at its first priced message after the warm-up, if it is likely enough.
+    """Back the likeliest side of each market at its first price after the warm-up, if it is likely enough.
 
-    Ties go to the side that comes first in byte order. Messages in play are not looked at. Linear in
-    ticks. Nothing is claimed: no edge and no confidence.
+    Ties go to the side that comes first in byte order. Price updates in play are ignored. The agent claims no edge and no
+    confidence. Linear in ticks.
 
     References
     ----------
@@ -126,13 +126,13 @@ class DriftConfig(Config):
 def decide_drift(tape: Tape, config: DriftConfig) -> pl.DataFrame:
     """Back a side when its drift and the persistence of its movements reach their thresholds.
 
-    Drift is the side's log-odds less those at its first priced message, from a table of integers. Persistence is the
-    exponentially weighted mean of the signs of its movements, computed message by message in order, so that every machine
-    rounds alike. Of two sides of a market at one message the larger drift wins, ties by byte order. Messages in play are
-    not looked at. Linear in ticks.
+    Drift is the side's log-odds minus those at its first price, from a table of integers. Persistence is the exponentially
+    weighted mean of the signs of its movements, computed in the order of price updates, so that every machine rounds alike.
+    Of two sides of a market at one price update the larger drift wins, ties by byte order. Price updates in play are ignored.
+    Linear in ticks.
 
-    What is claimed, unproven: an edge of the rise in probability since first sight, as if it came once more; and as confidence
-    the persistence, moved from [-1, 1] to [0, 1].
+    The claims are unproven. The edge is the rise in probability since the first price, as if it happened again. The
+    confidence is the persistence, moved from [-1, 1] to [0, 1].
 
     References
     ----------
