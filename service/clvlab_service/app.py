@@ -64,7 +64,7 @@ _READABLE = """<style>
 .swagger-ui .info .url, .swagger-ui .btn.authorize span { color: #14613a !important; }
 .swagger-ui .json-schema-2020-12-expand-deep-button { color: #4a4a4a !important; }
 </style><script>
-new MutationObserver(() => document.querySelectorAll("h3:not([aria-level])").forEach(one => { one.ariaLevel = "2"; }))
+new MutationObserver(() => document.querySelectorAll(":is(h3, h4):not([aria-level])").forEach(one => { one.ariaLevel = "2"; }))
   .observe(document, { childList: true, subtree: true });
 </script>
 """  # Swagger's own colours and levels of headings are too faint and skip one

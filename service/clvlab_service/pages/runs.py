@@ -13,7 +13,6 @@ from pydantic import BeforeValidator
 
 from clvlab import words
 from clvlab.api.runs import AgentIdentity, ProofArtifactResponse, RunKind, RunStatus
-from clvlab.arena import templates
 from clvlab.arena.application import Application
 from clvlab.arena.runs.decisions import DecisionFilter, Order, Reason
 from clvlab.arena.runs.results import ResultSummary
@@ -153,7 +152,6 @@ def _run(run_id: str, request: Request, application: Application) -> Response:
         "progress": application.jobs.state(run_id) if under_way else None,
         "origin": _origin(request, root) or f"{request.url.scheme}://HOST{root}",
         "address": _address(request, run_id),
-        "templates": {one["strategy"] for one in templates.strategies()["strategies"]},
     }
     taken = application.seats.taken(run_id) if card["run"]["kind"] == "seat" else None
     return page(
