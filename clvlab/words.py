@@ -567,11 +567,11 @@ REASON_FINDINGS: Mapping[str, str] = {
     "side_missing": "It names no side of its market.",
     "market_not_allowed": "Its market is not one that this run scores.",
     "outside_window": "It came after the window had ended.",
-    "entry_market_absent": "The market had not been quoted when it was made.",
-    "entry_suspended": "The market was suspended when it was made: nobody could have bet.",
+    "entry_market_absent": "The market had no price when it was made.",
+    "entry_suspended": "The market was suspended when it was made, so no bet was possible.",
     "entry_side_missing": "Its side had no price when it was made.",
     "closing_market_absent": "The market has no closing state.",
-    "closing_suspended": "The market was suspended at the close, and a close is never made up.",
+    "closing_suspended": "The market was suspended at the close, so it has no closing price.",
     "closing_stale": "The closing price is older than the pack allows.",
     "closing_side_missing": "Its side has no closing price.",
     "pending_horizon": "It came too close to the close, and is not scored.",
@@ -638,6 +638,9 @@ CHECK_MEANINGS: Mapping[str, str] = {
 
 VERDICTS: Mapping[str, str] = {"pass": "passes", "fail": "fails", "pending": "pending", "not_applicable": "does not apply"}
 
+GRADES: Mapping[str, str] = {"not shown": "not confirmed", "self-consistent": "agrees with its raw messages"}
+"""How a pack shows the origin of its odds, by the grade in its answer."""
+
 RUN_KINDS: Mapping[str, str] = {
     "competition": "Competition",
     "deploy": "Deployed agent",
@@ -647,26 +650,26 @@ RUN_KINDS: Mapping[str, str] = {
 }
 
 RUN_STATUSES: Mapping[str, str] = {
-    "queued": "It waits for its turn.",
+    "queued": "It waits for a free worker.",
     "running": "It is being replayed, scored and sealed.",
-    "failed": "It failed, and nothing of it was sealed.",
+    "failed": "It failed before the seal.",
 }
 """What happens to a run without a seal."""
 
 CAUSALITY: Mapping[str, str] = {
     "template": "a template of clvlab, whose code uses no later price update",
-    "transcript": "repeats recorded decisions, whose author may have known later prices",
-    "stepped": "got each price update after answering the last, and saw no later one; its author may have known past prices",
+    "transcript": "repeats recorded decisions; their author may have known later prices",
+    "stepped": "saw each price update only after its answer to the previous one; its author may have known past prices",
     "stepped-blocks": (
-        "got each block of price updates after its answer to the one before, and saw later ones only within a block, cut at "
-        "unpredictable places; its author may have known past prices"
+        "saw each block of price updates only after its answer to the previous block; blocks end at unpredictable places, and "
+        "later updates were visible only within a block; its author may have known past prices"
     ),
     "asked": "answered from elsewhere, one price update at a time",
     "audited-process": "decided the same when later price updates were cut off, in its own processes",
     "audited-sandbox": "decided the same when later price updates were cut off, in processes that could read nothing else",
     "live": "decided before later price updates existed",
     "unchecked": "not checked: it may have seen later price updates",
-    "tick-by-tick": "was given one price update at a time",
+    "tick-by-tick": "got one price update at a time",
     "prefix-audit": "decided the same when later price updates were cut off",
 }
 """How it was shown that an agent did not look ahead."""
@@ -705,10 +708,11 @@ def basis(causality: str, knowledge: str) -> str:
 
 
 BLINDNESS: Mapping[str, str] = {
-    "open": "nothing was hidden from it",
-    "aliased": "names, ids and dates were hidden from it, prices and gaps were not; anyone with the pack can find the match "
-    "by some ten price updates",
-    "held-back": "names, ids and dates were hidden from it, and its pack was held back; other copies of the pack are possible",
+    "open": "nothing was hidden from the agent",
+    "aliased": "names, ids and dates were hidden from the agent; prices and gaps were visible, and about ten price updates "
+    "identify the match to anyone with the pack",
+    "held-back": "names, ids and dates were hidden from the agent, and its pack was held back; other copies of the pack are "
+    "possible",
     "live": "answered from elsewhere, within seconds of each price update",
 }
 """What a seat hid from an agent that answered from elsewhere."""
@@ -739,19 +743,19 @@ def seat_power(edge_bps: int, fixtures: int | None, entrants: int) -> str:
 
     Examples
     --------
-    >>> seat_power(50, 1136, 3).partition(" here")[0]
-    'To tell 50 bps from luck takes about 1,100 fixtures'
-    >>> seat_power(50, None, 0)
-    'Too few seats are sealed to say how many fixtures would tell 50 bps from luck: that takes an entrant with five fixtures.'
+    >>> seat_power(50, 1136, 3).partition(":")[0]
+    'A true mean of 50 bps needs about 1,100 fixtures'
+    >>> seat_power(50, None, 0).partition(".")[0]
+    'Too few seats are sealed to estimate how many fixtures tell 50 bps from luck'
     """
     if fixtures is None:
-        few = f"Too few seats are sealed to say how many fixtures would tell {edge_bps} bps from luck"
-        return f"{few}: that takes an entrant with five fixtures."
+        few = f"Too few seats are sealed to estimate how many fixtures tell {edge_bps} bps from luck"
+        return f"{few}. The estimate needs an entrant with five fixtures."
     about = round(fixtures, 2 - len(str(fixtures)))  # two digits: the error that it follows from has no more
     spread = "its only entrant" if entrants == 1 else f"the median of {entrants:,} entrants"
     return (
-        f"To tell {edge_bps} bps from luck takes about {counted(about, 'fixture')} here: an entrant who gains that much "
-        f"shows it in four of five such samples, at the spread of {spread} with five fixtures or more."
+        f"A true mean of {edge_bps} bps needs about {counted(about, 'fixture')}: in four of five samples of that size it is "
+        f"told from luck. The estimate uses the spread of {spread} with five fixtures or more."
     )
 
 
@@ -761,11 +765,12 @@ def seats_taken(over_pack: int, abandoned: int, of_owner: int, packs: int) -> st
     Examples
     --------
     >>> seats_taken(3, 1, 12, 2)
-    'By the store of this service its owner took 3 seats over this pack, of which 1 was abandoned, and 12 seats over 2 packs.'
+    'Its owner took 3 seats over this pack (1 abandoned), and 12 seats over 2 packs. The store of this service counts them.'
     """
-    gone = f"{abandoned:,} {'was' if abandoned == 1 else 'were'} abandoned"
     over, of_all = counted(over_pack, "seat"), f"{counted(of_owner, 'seat')} over {counted(packs, 'pack')}"
-    return f"By the store of this service its owner took {over} over this pack, of which {gone}, and {of_all}."
+    return (
+        f"Its owner took {over} over this pack ({abandoned:,} abandoned), and {of_all}. The store of this service counts them."
+    )
 
 
 def row_seats(taken: int, abandoned: int, packs: int) -> str:
@@ -774,9 +779,9 @@ def row_seats(taken: int, abandoned: int, packs: int) -> str:
     Examples
     --------
     >>> row_seats(12, 1, 2)
-    'its owner took 12 seats over 2 packs, and abandoned 1'
+    'its owner took 12 seats over 2 packs (1 abandoned)'
     """
-    return f"its owner took {counted(taken, 'seat')} over {counted(packs, 'pack')}, and abandoned {abandoned:,}"
+    return f"its owner took {counted(taken, 'seat')} over {counted(packs, 'pack')} ({abandoned:,} abandoned)"
 
 
 def causality(label: str, blind: object = None) -> str:
@@ -785,7 +790,7 @@ def causality(label: str, blind: object = None) -> str:
     Examples
     --------
     >>> causality("asked", "open")
-    'answered from elsewhere, one price update at a time; nothing was hidden from it; earlier knowledge of prices is possible'
+    'answered from elsewhere, one price update at a time; nothing was hidden from the agent; earlier knowledge of prices is possible'
     """
     evidence, hidden = CAUSALITY.get(label, label), BLINDNESS.get(str(blind))
     return (

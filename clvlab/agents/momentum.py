@@ -31,9 +31,7 @@ class MomentumConfig(Config):
 
     families: Prefixes = Field(
         default=(RESULT_1X2, TOTAL_GOALS),
-        description=(
-            "Market-key prefixes of the kinds of market that are looked at, besides ``markets``: match result and totals."
-        ),
+        description="Market-key prefixes of the kinds of market in use, in addition to ``markets``: match result and totals.",
     )
     level_alpha: float = Field(
         default=0.5,
@@ -41,58 +39,62 @@ class MomentumConfig(Config):
         le=1,
         allow_inf_nan=False,
         description=(
-            "Weight of the newest level in the moving average that a movement is measured from; at 1 a movement is the change "
-            "since the message before."
+            "Weight of the newest level in the moving average that a movement is measured from; at 1 a "
+            "movement is the change since the previous price update."
         ),
     )
     lookback_movements: int = Field(
         default=30,
         ge=2,
         le=500,
-        description="Movements before the current one whose median and median absolute deviation judge it.",
+        description="Number of earlier movements whose median and median absolute deviation judge the current one.",
     )
     min_movements: int = Field(
-        default=6, ge=2, le=SAFE_INTEGER, description="Movements that a side must have made before the current one."
+        default=6, ge=2, le=SAFE_INTEGER, description="Smallest number of movements of a side before the current one."
     )
     min_z_milli: int = Field(
         default=2_000,
         ge=0,
         le=1_000_000,
-        description="Robust z of the current movement, in thousandths, from which it is sharp.",
+        description="Smallest robust z of a sharp movement, in thousandths.",
     )
     min_scale_micro_logits: int = Field(
         default=1_000,
         ge=1,
         le=20_000_000,
-        description="The scale of the robust z is never smaller than this: a side that stood still has a deviation of zero.",
+        description="Smallest scale of the robust z, because an unchanged side has a deviation of zero.",
     )
     change_allowance_micro_logits: int = Field(
-        default=2_000, ge=0, le=20_000_000, description="Part of every movement that the change test forgives."
+        default=2_000, ge=0, le=20_000_000, description="Part of every movement that the change test ignores."
     )
     change_threshold_micro_logits: int = Field(
         default=20_000,
         ge=1,
         le=SAFE_INTEGER,
-        description="Rise of the change test's sum over its minimum from which the level has shifted.",
+        description="Smallest rise of the change test's sum above its minimum that counts as a shift.",
     )
     persistence_movements: int = Field(
-        default=5, ge=1, le=500, description="How many last movements, the current one included, are looked at for persistence."
+        default=5, ge=1, le=500, description="Number of newest movements, with the current one, that measure persistence."
     )
     min_persistence: float = Field(
-        default=0.6, ge=0, le=1, allow_inf_nan=False, description="Share of these last movements that must be upward."
+        default=0.6, ge=0, le=1, allow_inf_nan=False, description="Smallest share of upward ones among these movements."
     )
-    warmup_ticks: int = Field(default=10, ge=0, le=SAFE_INTEGER, description="Messages of the fixture to let pass first.")
-    warmup_s: int = Field(default=0, ge=0, le=MAX_SECONDS, description="Seconds since the side's first price to let pass.")
+    warmup_ticks: int = Field(
+        default=10, ge=0, le=SAFE_INTEGER, description="Number of price updates of a fixture before the first proposal."
+    )
+    warmup_s: int = Field(
+        default=0, ge=0, le=MAX_SECONDS, description="Seconds from the first price of a side to the first proposal."
+    )
     cooldown_s: int = Field(
-        default=21_600, ge=0, le=MAX_SECONDS, description="Seconds after a position in which the market is left alone."
+        default=21_600, ge=0, le=MAX_SECONDS, description="Seconds after a position without another proposal on the market."
     )
-    max_prob_bps: int = Field(default=9500, ge=1, le=10_000, description="A side likelier than this is left alone.")
+    max_prob_bps: int = Field(default=9500, ge=1, le=10_000, description="Largest probability of a backed side, in bps.")
 
 
 def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
     """Back a side whose newest movement is sharp, upward and persistent, after a shift of its level.
 
-    For each side, over its priced messages before play, in order:
+    For each side, over its prices before play, in order:
 
     1. its level is its log-odds in millionths, from a table of integers;
     2. a movement is the level less the exponentially weighted average of the levels before it, rounded half up
@@ -104,13 +106,13 @@ def decide(tape: Tape, config: MomentumConfig) -> pl.DataFrame:
        that median, is the robust z, rounded down to thousandths, and must reach its minimum. A median of an even number is
        the mean of the middle two, kept exact in integers.
 
-    Of several sides of a market at one message the largest z wins, then the largest sum of the change test, then the first
+    Of several sides of a market at one price update the largest z wins, then the largest sum of the change test, then the first
     side in byte order. Everything but the average and the two shares is in integers; these are single IEEE 754 operations in
     a fixed order, so every machine decides alike at any number of threads. Linear in ticks; the z alone costs a sort of the
     look-back, and is computed only where the other conditions hold.
 
-    What is claimed, unproven: an edge of the rise in probability since the first of the last movements, as if it came once
-    more; and as confidence the rule of succession, (upward + 1) / (movements + 2).
+    The claims are unproven. The edge is the rise in probability since the first of the last movements, as if it happened
+    again. The confidence is the rule of succession, (upward + 1) / (movements + 2).
 
     References
     ----------

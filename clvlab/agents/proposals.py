@@ -146,11 +146,11 @@ class BetsConfig(Config):
 
 
 def decide_bets(tape: Tape, config: BetsConfig) -> pl.DataFrame:
-    """Return the bets of a record as they were placed, and nothing about fixtures on which there was no bet.
+    """Repeat the bets of a record, each at its time; a fixture without a bet gets no decision.
 
-    A record is made beforehand, by ``clvlab.grade_bets`` or by hand, and stands whole in the sealed configuration, so that a
-    run can be repeated without the file that it came from. What was paid is not part of it: a bet is scored at the price of
-    the tape. Bets outside ``markets`` are left out.
+    A record is made beforehand, by ``clvlab.grade_bets`` or by hand. The sealed configuration contains all of it, so that a
+    run can be repeated without its file. It has no odds that were paid: a bet is scored at the price in the pack. Bets outside
+    ``markets`` are left out.
 
     A fixture, tick, market or side that is not on the tape, or a market not yet quoted at the tick, is refused. A tape
     without a content hash may still grow, as a prefix of another or a live one does: there a tick later than the last one is
@@ -275,12 +275,11 @@ class LlmConfig(Config):
 
 
 def decide_proposals(tape: Tape, config: LlmConfig) -> pl.DataFrame:
-    """Return the recorded proposals, and abstain from every fixture about which the transcript is silent.
+    """Repeat recorded proposals, such as those of a language model; a fixture without any gets a WAIT.
 
-    A transcript is made beforehand, by ``clvlab.agents.recording`` or by hand, and stands whole in the sealed configuration,
-    so that a run can be repeated without the model. An abstention is one WAIT at the fixture's first tick: it stands in the
-    evidence, where an agent that returned nothing would look like one that was never asked. With an empty transcript the
-    agent abstains from everything. Proposals outside ``markets`` are left out.
+    A transcript is made beforehand, by ``clvlab.agents.recording`` or by hand. The sealed configuration contains all of it,
+    so that a run can be repeated without the model. The WAIT is at the fixture's first tick and enters the evidence, which
+    therefore shows that the agent was called. Proposals outside ``markets`` are left out.
 
     A fixture, tick, market or side that is not on the tape, or a market not yet quoted at the tick, is refused. A tape
     without a content hash may still grow, as a prefix of another or a live one does: there a tick later than the last one is

@@ -30,15 +30,17 @@ from clvlab.odds.integers import micro_logit_table, micro_logits_of
 class BaselineConfig(Config):
     """Parameters of ``baseline``."""
 
-    warmup_ticks: int = Field(default=0, ge=0, le=SAFE_INTEGER, description="Messages of a fixture to let pass first.")
-    min_prob_bps: int = Field(default=5000, ge=1, le=10_000, description="The likeliest side must be at least this likely.")
+    warmup_ticks: int = Field(
+        default=0, ge=0, le=SAFE_INTEGER, description="Number of price updates of a fixture before the first proposal."
+    )
+    min_prob_bps: int = Field(default=5000, ge=1, le=10_000, description="Smallest probability of a backed side, in bps.")
 
 
 def decide_baseline(tape: Tape, config: BaselineConfig) -> pl.DataFrame:
-    """Back the likeliest side of each market at its first priced message after the warm-up, if it is likely enough.
+    """Back the likeliest side of each market at its first price after the warm-up, if it is likely enough.
 
-    Ties go to the side that comes first in byte order. Messages in play are not looked at. Linear in
-    ticks. Nothing is claimed: no edge and no confidence.
+    Ties go to the side that comes first in byte order. Price updates in play are ignored. The agent claims no edge and no
+    confidence. Linear in ticks.
 
     References
     ----------
@@ -97,7 +99,7 @@ class DriftConfig(Config):
         default=100_000,
         ge=1,
         le=20_000_000,
-        description="Rise in log-odds since first sight, in millionths, from which a side is backed.",
+        description="Smallest rise in log-odds since the first price, in millionths.",
     )
     persistence_alpha: float = Field(
         default=0.25, gt=0, le=1, allow_inf_nan=False, description="Weight of the newest movement in the average of signs."
@@ -107,28 +109,30 @@ class DriftConfig(Config):
         ge=-1,
         le=1,
         allow_inf_nan=False,
-        description="The average of signs (+1 up, -1 down, 0 still) must reach this.",
+        description="Smallest average of signs (+1 up, -1 down, 0 unchanged).",
     )
-    warmup_ticks: int = Field(default=6, ge=0, le=SAFE_INTEGER, description="Priced messages of the market to let pass first.")
+    warmup_ticks: int = Field(
+        default=6, ge=0, le=SAFE_INTEGER, description="Number of priced updates of a market before the first proposal."
+    )
     warmup_s: int = Field(
-        default=0, ge=0, le=MAX_SECONDS, description="Seconds since the first price of the market to let pass."
+        default=0, ge=0, le=MAX_SECONDS, description="Seconds from the first price of a market to the first proposal."
     )
     cooldown_s: int = Field(
-        default=43_200, ge=0, le=MAX_SECONDS, description="Seconds after a position in which the market is left alone."
+        default=43_200, ge=0, le=MAX_SECONDS, description="Seconds after a position without another proposal on the market."
     )
-    max_prob_bps: int = Field(default=9500, ge=1, le=10_000, description="A side likelier than this is left alone.")
+    max_prob_bps: int = Field(default=9500, ge=1, le=10_000, description="Largest probability of a backed side, in bps.")
 
 
 def decide_drift(tape: Tape, config: DriftConfig) -> pl.DataFrame:
     """Back a side when its drift and the persistence of its movements reach their thresholds.
 
-    Drift is the side's log-odds less those at its first priced message, from a table of integers. Persistence is the
-    exponentially weighted mean of the signs of its movements, computed message by message in order, so that every machine
-    rounds alike. Of two sides of a market at one message the larger drift wins, ties by byte order. Messages in play are
-    not looked at. Linear in ticks.
+    Drift is the side's log-odds minus those at its first price, from a table of integers. Persistence is the exponentially
+    weighted mean of the signs of its movements, computed in the order of price updates, so that every machine rounds alike.
+    Of two sides of a market at one price update the larger drift wins, ties by byte order. Price updates in play are ignored.
+    Linear in ticks.
 
-    What is claimed, unproven: an edge of the rise in probability since first sight, as if it came once more; and as confidence
-    the persistence, moved from [-1, 1] to [0, 1].
+    The claims are unproven. The edge is the rise in probability since the first price, as if it happened again. The
+    confidence is the persistence, moved from [-1, 1] to [0, 1].
 
     References
     ----------

@@ -32,7 +32,7 @@ ProofMode = TypeAliasType(
     "ProofMode",
     Annotated[
         Literal["reproducible", "verified"],
-        Field(description="`reproducible`: anyone can run it again; `verified`: it has claims beyond that."),
+        Field(description="`reproducible`: anyone can repeat the run; `verified`: the agent makes further claims."),
     ],
 )
 
@@ -51,7 +51,7 @@ ModeLabel = TypeAliasType(
 )
 ExecutionMode = TypeAliasType(
     "ExecutionMode",
-    Annotated[str, one_of("paper", "dry_run", description="`dry_run`: the policy is evaluated, but no venue is asked.")],
+    Annotated[str, one_of("paper", "dry_run", description="`dry_run`: the policy is evaluated without a venue.")],
 )
 EndRule = TypeAliasType(
     "EndRule", Annotated[str, one_of("pre_match", "fixed_duration", "manual_stop", description="What ends the window.")]
@@ -96,12 +96,12 @@ class RequestFault(TypedDict):
 
 
 class ReplayBinding(Answer):
-    """What a run replays, frozen."""
+    """Pack and fixtures of a run, fixed at its creation."""
 
     pack_id: str
     fixture_id: Annotated[int, Field(description="The first fixture.")]
-    content_hash: Annotated[Hash, Field(description="Hash of the verified catalog entry, never the client's.")]
-    fixture_ids: NotRequired[Annotated[list[int], Field(description="All fixtures, sorted, if `fixture_ids` asked for them.")]]
+    content_hash: Annotated[Hash, Field(description="Hash of the pack in the catalog, never one from the client.")]
+    fixture_ids: NotRequired[Annotated[list[int], Field(description="All fixtures, sorted, if the request has `fixture_ids`.")]]
 
 
 def pick(kind: type[_T], row: Mapping[str, Any]) -> _T:
@@ -130,9 +130,11 @@ class ProblemKind(Answer):
 
     status: int
     type: Annotated[str, Field(examples=["urn:clvlab:problem:roster-full"])]
-    title: Annotated[str, Field(description="Phrase of the status.", examples=["Conflict"])]
-    meaning: Annotated[str, Field(description="When it occurs.", examples=["The roster has no free place."])]
-    documentation_url: Annotated[str, Field(description="Path of its description.", examples=["/problems#roster-full"])]
+    title: Annotated[str, Field(description="Standard phrase of the status.", examples=["Conflict"])]
+    meaning: Annotated[str, Field(description="Condition under which it occurs.", examples=["The roster has no free place."])]
+    documentation_url: Annotated[
+        str, Field(description="Path of the description of this kind.", examples=["/problems#roster-full"])
+    ]
 
 
 class ProblemKindList(Answer):
@@ -152,9 +154,13 @@ class FeedHealth(Answer):
 
     runs: Annotated[int, Field(description="Live runs that this process follows.")]
     connected: Annotated[bool | None, Field(description="Whether all of them are connected; `null` without live runs.")]
-    data_age_s: Annotated[float | None, Field(description="Seconds since the last message, for the run that waits longest.")]
+    data_age_s: Annotated[
+        float | None, Field(description="Seconds since the last price update, for the run that waits longest.")
+    ]
     quota_left: Annotated[int | None, Field(description="Remaining paid quota; `null` if the feed counts none.")]
-    clock_skew_ms: Annotated[int | None, Field(description="Provider's time minus the service's, at the last message.")]
+    clock_skew_ms: Annotated[
+        int | None, Field(description="Provider's time minus the service's time, at the last price update.")
+    ]
     error: Annotated[str | None, Field(description="The current error.")]
 
 

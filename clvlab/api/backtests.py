@@ -28,7 +28,7 @@ class WindowInfo(Answer):
     market_allowlist: list[str]
     closing_policy: str
     max_close_age_s: NotRequired[
-        Annotated[int, Field(description="Oldest close that scores, in seconds; absent without a limit.")]
+        Annotated[int, Field(description="Largest age of a close that scores, in seconds; absent without a limit.")]
     ]
     close_source: NotRequired[
         Annotated[str, Field(description="Book of the entry and closing prices; absent for the consensus.")]
@@ -62,18 +62,20 @@ class MeanStatistics(Answer):
     ]
     high: float | None
     level: Annotated[float, Field(description="Level of the interval, 0..1.")]
-    standard_error: Annotated[float | None, Field(description="Clustered by fixture; `null` with fewer than 2 fixtures.")]
-    t: Annotated[float | None, Field(description="Clustered by fixture; `null` also if the error is zero.")]
-    degrees_of_freedom: Annotated[
-        float | None, Field(description="Of `t`: fixtures minus one, or fewer if a few fixtures dominate.")
+    standard_error: Annotated[
+        float | None, Field(description="Standard error, clustered by fixture; `null` with fewer than 2 fixtures.")
     ]
-    p_value: Annotated[float | None, Field(description="One-sided: how often chance alone gives a `t` this high.")]
+    t: Annotated[float | None, Field(description="Mean divided by the standard error; `null` also if the error is zero.")]
+    degrees_of_freedom: Annotated[
+        float | None, Field(description="Degrees of freedom of `t`: fixtures minus one, or fewer if a few fixtures dominate.")
+    ]
+    p_value: Annotated[float | None, Field(description="One-sided p-value: how often chance alone gives a `t` this high.")]
     sign_flip_p: Annotated[
         float | None,
-        Field(ge=0, le=1, description="Two-sided: how often random signs of the fixtures give a mean this far from 0."),
+        Field(ge=0, le=1, description="Two-sided p-value: how often random signs of the fixtures give a mean this far from 0."),
     ]
-    n: Annotated[int, Field(description="Scored decisions with a value.")]
-    n_clusters: Annotated[int, Field(description="Their fixtures.")]
+    n: Annotated[int, Field(description="Number of scored decisions with a value.")]
+    n_clusters: Annotated[int, Field(description="Number of fixtures of these decisions.")]
     design_effect: Annotated[float | None, Field(description="Variance relative to independent decisions.")]
     effective_n: Annotated[float | None, Field(description="Number of independent decisions with the same information.")]
 
@@ -90,8 +92,8 @@ class MedianStatistics(Answer):
 class BeatCloseStatistics(Answer):
     """How often the close was beaten."""
 
-    beat: Annotated[int, Field(description="Scored decisions with a positive CLV.")]
-    tied: Annotated[int, Field(description="Scored decisions with a CLV of 0: the market did not move.")]
+    beat: Annotated[int, Field(description="Number of scored decisions with a positive CLV.")]
+    tied: Annotated[int, Field(description="Number of scored decisions with a CLV of 0, where the market did not move.")]
     lost: int
     rate: Annotated[float | None, Field(ge=0, le=1, description="`beat / (beat + lost)`, 0..1; `null` if nothing moved.")]
     low: Annotated[
@@ -121,9 +123,12 @@ class BacktestStatistics(Answer):
 
     clv_bps: Annotated[MeanStatistics, Field(description="CLV, in bps of probability.")]
     price_ratio_pct: Annotated[
-        MeanStatistics, Field(description="Closing over entry probability, minus one, in percent: the gain of a fair price.")
+        MeanStatistics,
+        Field(description="Closing probability divided by entry probability, minus one, in percent: the gain of a fair price."),
     ]
-    edge_pct: Annotated[MeanStatistics, Field(description="Value of the price taken, at the closing probability, in percent.")]
+    edge_pct: Annotated[
+        MeanStatistics, Field(description="Edge: profit per stake at the price taken if the close is right, in percent.")
+    ]
     median_clv_bps: MedianStatistics
     beat_close: BeatCloseStatistics
     effective_clusters: Annotated[
@@ -135,7 +140,8 @@ class BacktestStatistics(Answer):
     resamples: Annotated[int, Field(description="Number of sign flips by fixture.")]
     seed: int
     figures: Annotated[
-        list[FigureRow], Field(description="The tear sheet's figures over all scored decisions, except those that move them.")
+        list[FigureRow],
+        Field(description="Figures of the tear sheet over all scored decisions, without those that move the close themselves."),
     ]
 
 
@@ -168,10 +174,14 @@ class RunReport(Answer):
     in_gap: NotRequired[
         Annotated[
             int,
-            Field(ge=0, description="Scored decisions whose entry or close touches a gap; absent in old reports."),
+            Field(
+                ge=0,
+                description="Number of scored decisions whose entry or close is in a gap of the recording; absent in old "
+                "reports.",
+            ),
         ]
     ]
-    statistics: NotRequired[Annotated[BacktestStatistics, Field(description="Present for several fixtures.")]]
+    statistics: NotRequired[Annotated[BacktestStatistics, Field(description="Present if the run has several fixtures.")]]
     real_executable_edge_bps: Annotated[None, Field(description="Always `null`, for replays and on paper.")]
 
 
@@ -186,12 +196,12 @@ class _BacktestName(Answer):
 class BacktestReport(_BacktestName, RunReport):
     """Report of a backtest. A service adds owner and times of the run."""
 
-    owner: NotRequired[Annotated[str | None, Field(description="Who committed to the run; `anonymous` without a token.")]]
+    owner: NotRequired[Annotated[str | None, Field(description="Owner of the run; `anonymous` without a token.")]]
     created_ts_ms: NotRequired[int]
-    updated_ts_ms: NotRequired[Annotated[int, Field(description="When the run last changed: status, anchor or a verdict.")]]
+    updated_ts_ms: NotRequired[Annotated[int, Field(description="Time of the run's last change of status, anchor or checks.")]]
     pack_verification: NotRequired[
         Annotated[
-            str, Field(description="How the ticks were verified, if the pack was not verified in full before it was opened.")
+            str, Field(description="Extent of the pack's verification, unless it was verified in full before it was opened.")
         ]
     ]
 
@@ -222,8 +232,8 @@ class StoredReport(Answer):
 class BacktestSummary(StoredReport):
     """A backtest in a list."""
 
-    owner: Annotated[str | None, Field(description="Who committed to its run; `anonymous` without a token.")]
-    updated_ts_ms: Annotated[int, Field(description="When its run last changed: status, anchor or a verdict.")]
+    owner: Annotated[str | None, Field(description="Owner of its run; `anonymous` without a token.")]
+    updated_ts_ms: Annotated[int, Field(description="Time of the run's last change of status, anchor or checks.")]
 
 
 class BacktestListResponse(Answer):

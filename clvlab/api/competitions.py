@@ -44,7 +44,7 @@ class RuntimeEvent(Answer):
     session_id: str
     ts: Annotated[int, Field(description="Milliseconds since 1970, UTC.")]
     payload: JsonObject
-    id: Annotated[int, Field(ge=1, description="Durable cursor.")]
+    id: Annotated[int, Field(ge=1, description="Number of the event, to be used as a cursor.")]
 
 
 class RuntimeEventsResponse(Answer):
@@ -82,7 +82,7 @@ class AgentInstance(InstanceRecord):
     """A deployed agent: its stored record, and the status of its run."""
 
     run_status: RunStatus
-    updated_ts_ms: Annotated[int, Field(description="When its run last changed: status, anchor or a verdict.")]
+    updated_ts_ms: Annotated[int, Field(description="Time of the run's last change of status, anchor or checks.")]
 
 
 class InstanceSummary(Answer):
@@ -168,7 +168,7 @@ class RosterEntry(Answer):
 
 
 class CompetitionLeaderboardRow(Answer):
-    """A row from the SCORE_UPDATE events."""
+    """A row of the standings, from the SCORE_UPDATE events."""
 
     rank: Annotated[int, Field(ge=1)]
     agent_id: str
@@ -179,10 +179,10 @@ class CompetitionLeaderboardRow(Answer):
 
 
 class Execution(Answer):
-    """Venue receipts; not evidence, never scored."""
+    """Receipts of the venue. They are not evidence, and never scored."""
 
     non_scoring: Literal[True]
-    receipts: Annotated[list[JsonObject], Field(description="The first thousand.")]
+    receipts: Annotated[list[JsonObject], Field(description="The first 1,000 receipts.")]
     total: Annotated[int, Field(description="Number of receipts.")]
 
 
@@ -195,16 +195,16 @@ class CompetitionSummaryResponse(Answer):
     run_id: str | None
     owner: str
     created_ts_ms: int
-    updated_ts_ms: Annotated[int, Field(description="When status, roster or log last changed.")]
+    updated_ts_ms: Annotated[int, Field(description="Time of the last change of status, roster or log.")]
 
 
 class CompetitionStateResponse(CompetitionSummaryResponse):
     """A competition with its roster, leaderboard and proof card."""
 
-    cause: Annotated[str | None, Field(description="Why the last start failed.")]
+    cause: Annotated[str | None, Field(description="Cause of the last failed start.")]
     roster: list[RosterEntry]
     leaderboard: list[CompetitionLeaderboardRow]
-    latest_seq: Annotated[int, Field(description="0 without events.")]
+    latest_seq: Annotated[int, Field(description="Number of the newest event; 0 without events.")]
     anchor_status: AnchorStatus
     proof_card: ProofArtifactResponse | None
     execution: Execution | None
@@ -212,7 +212,7 @@ class CompetitionStateResponse(CompetitionSummaryResponse):
 
 
 class AgentErrorCause(Answer):
-    """Why an agent failed; the evidence only has its AGENT_ERROR."""
+    """Cause of an agent's failure; the evidence only has the event AGENT_ERROR."""
 
     run_id: str
     agent_id: str

@@ -57,11 +57,11 @@ KnowledgeSummary = TypeAliasType(
 
 
 class RowSeats(Answer):
-    """Seats that the owner of a row took, by the store of the service; no log signs these counts."""
+    """Seats that the owner of a row took. The service counts them, and no log signs the counts."""
 
     taken: int
     abandoned: int
-    packs: Annotated[int, Field(description="Number of packs that they are over.")]
+    packs: Annotated[int, Field(description="Number of packs of these seats.")]
 
 
 class LeaderboardRow(Answer):
@@ -70,9 +70,13 @@ class LeaderboardRow(Answer):
     rank: Annotated[int, Field(ge=1)]
     agent_id: str
     runs: int
-    avg_clv_bps: Annotated[float | None, Field(description="Pooled mean; `null` without a scored action.")]
+    avg_clv_bps: Annotated[
+        float | None, Field(description="Mean CLV over all scored actions, in bps of probability; `null` without one.")
+    ]
     total_clv_bps: int
-    sim_pnl: Annotated[int, Field(description="Units of a flat stake of 10 000, at the price taken, valued at the close.")]
+    sim_pnl: Annotated[
+        int, Field(description="Profit at the prices taken if the closes are right, in units of which a stake has 10,000.")
+    ]
     brier: float | None
     max_drawdown: Annotated[float, Field(le=0)]
     action_count: int
@@ -87,14 +91,20 @@ class LeaderboardRow(Answer):
     strategy: Annotated[str, Field(description="The strategy of all runs that count, or `mixed`.")]
     config_hash: Annotated[str | None, Field(description="The hash of all runs that count; `null` if they differ.")]
     causality: Annotated[
-        str, Field(description="How all runs that count showed that no decision used a later tick, or `mixed`.")
+        str,
+        Field(
+            description="Evidence that no decision used a later tick, if it is the same for all runs that count; "
+            "otherwise `mixed`."
+        ),
     ]
     knowledge: KnowledgeSummary
-    commit_index: Annotated[int | None, Field(description="Log entry of the commitment, for a `committed-before` row.")]
-    hindsight_possible: Annotated[
-        bool, Field(description="The answers were public before the run, and nothing shows that the agent does not hold them.")
+    commit_index: Annotated[
+        int | None, Field(description="Index of the log entry of the commitment, for a `committed-before` row.")
     ]
-    seats: NotRequired[Annotated[RowSeats, Field(description="Only of an agent that answered from seats.")]]
+    hindsight_possible: Annotated[
+        bool, Field(description="Whether the closing prices were public before the run and the agent may contain them.")
+    ]
+    seats: NotRequired[Annotated[RowSeats, Field(description="Present for an agent that answered from seats.")]]
     others: NotRequired[
         Annotated[list[str], Field(description="The owner's other rows with the same decisions, in a grouped list.")]
     ]
@@ -112,7 +122,7 @@ class LeaderboardResponse(Answer):
 class OwnerCounts(Answer):
     """Counts of one owner's runs, not used for ranking; `open` runs are unfinished or were dropped."""
 
-    owner: Annotated[str, Field(description="DID that asked for the runs; `anonymous` without a token.")]
+    owner: Annotated[str, Field(description="DID of the owner; `anonymous` without a token.")]
     committed: int
     sealed: int
     abandoned: int
@@ -127,14 +137,18 @@ class LogEntry(Answer):
 
 
 class WitnessState(Answer):
-    """What a witness last did with a checkpoint of the log."""
+    """Last reply of a witness to a checkpoint of the log."""
 
     name: Annotated[str, Field(description="Name of the witness's key.")]
-    size: Annotated[int, Field(description="Entries of the checkpoint.")]
+    size: Annotated[int, Field(description="Number of entries of the checkpoint.")]
     outcome: Annotated[
-        str, Field(description="`cosigned`, `ahead` (it saw more entries), `fork` (it saw others), `refused` or `away`.")
+        str,
+        Field(
+            description="`cosigned`, `ahead` (it knows more entries), `fork` (it knows different entries), `refused` or "
+            "`away` (no reply)."
+        ),
     ]
-    detail: Annotated[str, Field(description="What it answered.")]
+    detail: Annotated[str, Field(description="Reply of the witness.")]
 
 
 class LogResponse(Answer):
@@ -149,9 +163,7 @@ class LogResponse(Answer):
         list[LogEntry],
         Field(description="Points where a restored log continues under another name, in the same tree."),
     ]
-    witnesses: Annotated[
-        list[WitnessState], Field(description="Witnesses that are asked to cosign, with their newest replies.")
-    ]
+    witnesses: Annotated[list[WitnessState], Field(description="Witnesses of the log, with their newest replies.")]
 
 
 class LogEntriesResponse(Answer):

@@ -14,12 +14,20 @@ class ReplayPackInfo(Answer):
 
     pack_id: Annotated[str, Field(examples=["starter"])]
     content_hash: Hash
-    provenance: Annotated[str, Field(description="`genuine-<provider>` only if verified.", examples=["synthetic-clvlab"])]
+    provenance: Annotated[
+        str, Field(description="Origin of the odds; `genuine-<provider>` only if verified.", examples=["synthetic-clvlab"])
+    ]
     is_genuine: bool
-    grade: Annotated[str, Field(description="`not shown`, or `self-consistent` with its own messages.", examples=["not shown"])]
+    grade: Annotated[
+        str,
+        Field(
+            description="`not shown`, or `self-consistent` if the odds follow from the pack's raw messages.",
+            examples=["not shown"],
+        ),
+    ]
     fixtures: Annotated[list[int], Field(examples=[[90000000, 90000001]])]
     created_ts_ms: NotRequired[Annotated[int, Field(description="End of its capture; absent if the pack names none.")]]
-    updated_ts_ms: NotRequired[Annotated[int, Field(description="The same time, because a pack never changes.")]]
+    updated_ts_ms: NotRequired[Annotated[int, Field(description="The same as `created_ts_ms`, because a pack never changes.")]]
 
 
 class ReplayPackListResponse(Answer):
@@ -33,7 +41,7 @@ class PackMarket(Answer):
 
     market_key: str
     sides: list[str]
-    ticks: Annotated[int, Field(description="Messages of this market.")]
+    ticks: Annotated[int, Field(description="Number of price updates of this market.")]
 
 
 class PackFixture(Answer):
@@ -41,17 +49,17 @@ class PackFixture(Answer):
 
     fixture_id: int
     names: list[str]
-    source_id: Annotated[str | None, Field(description="The source's id.")]
+    source_id: Annotated[str | None, Field(description="Id of the fixture at its source.")]
     announced_ts_ms: Annotated[int | None, Field(description="First announced kickoff, which agents see.")]
     kickoff_ts_ms: Annotated[int | None, Field(description="Kickoff that ends the `pre_match` window.")]
     first_ts_ms: Annotated[int | None, Field(description="Time of the first tick; `null` without ticks.")]
     last_ts_ms: int | None
-    ticks: Annotated[int, Field(description="Messages of all its markets.")]
+    ticks: Annotated[int, Field(description="Number of price updates of all its markets.")]
     markets: list[PackMarket]
 
 
 class CaptureGap(Answer):
-    """A period in which the capture missed messages."""
+    """A period in which the capture missed price updates."""
 
     from_ts_ms: int
     to_ts_ms: int
@@ -69,7 +77,7 @@ class Spread(Answer):
 
 
 class RefusedRows(Answer):
-    """Source rows refused for one reason."""
+    """Rows of the source that were refused for one reason."""
 
     reason: str
     count: int
@@ -109,12 +117,13 @@ class PackFixturesResponse(Answer):
     pack_id: str
     content_hash: Hash
     kickoff: Annotated[
-        Literal["scheduled", "actual"], Field(description="`scheduled`: announced before; `actual`: known only afterwards.")
+        Literal["scheduled", "actual"],
+        Field(description="`scheduled`: announced before the match; `actual`: known only afterwards."),
     ]
     gaps: Annotated[list[CaptureGap], Field(description="Gaps of the capture.")]
     quality: Annotated[PackQuality | None, Field(description="`null` for a pack that was not imported.")]
     fixtures: list[PackFixture]
-    total: Annotated[int, Field(description="Fixtures that match, on all pages.")]
+    total: Annotated[int, Field(description="Number of matching fixtures, on all pages.")]
     next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; `null` at the end.")]
 
 
@@ -126,11 +135,19 @@ class UploadedPack(Answer):
 
     pack_id: Annotated[str, Field(examples=["mine"])]
     content_hash: Hash
-    provenance: Annotated[str, Field(description="`genuine-<provider>` only if verified.", examples=["imported-table"])]
+    provenance: Annotated[
+        str, Field(description="Origin of the odds; `genuine-<provider>` only if verified.", examples=["imported-table"])
+    ]
     is_genuine: bool
-    grade: Annotated[str, Field(description="`not shown`, or `self-consistent` with its own messages.", examples=["not shown"])]
+    grade: Annotated[
+        str,
+        Field(
+            description="`not shown`, or `self-consistent` if the odds follow from the pack's raw messages.",
+            examples=["not shown"],
+        ),
+    ]
     fixtures: list[int]
-    bytes: Annotated[int, Field(description="Size of all its files.")]
+    bytes: Annotated[int, Field(description="Size of all its files, in bytes.")]
     admitted: Annotated[bool, Field(description="Whether the catalog has it, so that runs over it count on the leaderboard.")]
     owner: str
     created_ts_ms: int

@@ -45,7 +45,7 @@ class DecisionRow(Answer):
     valid: bool
     reason: ScoreReason
     entry_prob_bps: int | None
-    odds_milli: Annotated[int | None, Field(description="Quote at entry.")]
+    odds_milli: Annotated[int | None, Field(description="Decimal odds x 1000 on offer at the entry.")]
     close_prob_bps: int | None
     clv_bps: Annotated[int | None, Field(description="`null` unless scored.")]
     edge_bps: int | None
@@ -62,24 +62,24 @@ class DecisionListResponse(Answer):
 
     run_id: str
     decisions: list[DecisionRow]
-    total: Annotated[int, Field(description="Decisions that match, on all pages.")]
+    total: Annotated[int, Field(description="Number of matching decisions, on all pages.")]
     next_cursor: Annotated[str | None, Field(description="Pass it as `cursor` for the next page; `null` at the end.")]
 
 
 Verdict = TypeAliasType(
-    "Verdict", Annotated[Literal["pass", "fail", "pending", "not_applicable"], Field(description="Outcome of a check.")]
+    "Verdict", Annotated[Literal["pass", "fail", "pending", "not_applicable"], Field(description="Verdict of a check.")]
 )
 
 RunStatus = TypeAliasType(
     "RunStatus",
     Annotated[
         Literal["queued", "running", "sealed", "failed", "removed"],
-        Field(description="Where a run is between launch and seal; a `removed` run keeps its hashes."),
+        Field(description="Status of a run, between launch and seal. A `removed` run keeps its hashes."),
     ],
 )
 
 _RUN_KINDS = Literal["competition", "deploy", "backtest", "live", "seat"]
-RunKind = TypeAliasType("RunKind", Annotated[_RUN_KINDS, Field(description="What asked for a run.")])
+RunKind = TypeAliasType("RunKind", Annotated[_RUN_KINDS, Field(description="Kind of request that made a run.")])
 
 
 class Checks(Answer):
@@ -107,7 +107,7 @@ class CheckDetails(Answer):
 
 
 class AnchorInfo(Answer):
-    """The record of the anchor. The check `anchor` looks it up on the chain."""
+    """Record of the anchor. The check `anchor` looks it up on the chain."""
 
     status: AnchorStatus
     signature: str | None
@@ -146,32 +146,36 @@ class Metrics(Answer):
 
 
 class RunInfo(Answer):
-    """Metadata of a run; its owner and timestamps are outside the seal, and `null` in a bundle."""
+    """Metadata of a run. Owner and timestamps are not part of the seal, and `null` in a bundle."""
 
     run_id: str
-    owner: Annotated[str | None, Field(description="Who committed to the run; `null` before there was a log.")]
-    kind: Annotated[str, one_of(*get_args(_RUN_KINDS), description="What asked for the run.")] | None
+    owner: Annotated[str | None, Field(description="Owner of the run; `null` for runs before the log existed.")]
+    kind: Annotated[str, one_of(*get_args(_RUN_KINDS), description="Kind of request that made the run.")] | None
     status: RunStatus
-    cause: Annotated[str | None, Field(description="Why the run failed.")]
+    cause: Annotated[str | None, Field(description="Cause of the failure.")]
     source_mode: SourceMode | None
     mode_label: ModeLabel | None
     created_ts_ms: int | None
     sealed_ts_ms: int | None
-    updated_ts_ms: Annotated[int | None, Field(description="When status, anchor or a verdict last changed.")]
+    updated_ts_ms: Annotated[int | None, Field(description="Time of the last change of status, anchor or checks.")]
 
 
 class JobState(BodyAnswer):
-    """A job: a run, or the verification of an upload. `done` of `total` parts of a stage; `null` before and after all reports.
+    """A job: a run, or the verification of an upload.
 
-    It names what the job makes, by one of `backtest_id`, `competition_id`, `instance_id`, `seat_id` and `upload_id`.
+    `done` of `total` parts of the stage are finished; both are `null` before and after the work. One of
+    `backtest_id`, `competition_id`, `instance_id`, `seat_id` and `upload_id` identifies its result.
     """
 
-    run_id: Annotated[str | None, Field(description="Known from the start; `null` for an upload.")]
+    run_id: Annotated[str | None, Field(description="Id of the run, known from the start; `null` for an upload.")]
     status: Annotated[
-        RunStatus, Field(description="`queued` and `running` change; an upload is `sealed` when its pack is kept.")
+        RunStatus, Field(description="`queued` and `running` are unfinished. An upload is `sealed` once its pack is stored.")
     ]
-    cause: Annotated[str | None, Field(description="Why the job failed; `cancelled` if it was cancelled.")]
-    stage: Annotated[Literal["opening", "deciding", "sealing", "keeping"] | None, Field(description="In this order.")]
+    cause: Annotated[str | None, Field(description="Cause of the failure; `cancelled` if it was cancelled.")]
+    stage: Annotated[
+        Literal["opening", "deciding", "sealing", "keeping"] | None,
+        Field(description="Current stage. Stages come in this order."),
+    ]
     done: int | None
     total: int | None
     mode_label: NotRequired[ModeLabel]
@@ -180,8 +184,8 @@ class JobState(BodyAnswer):
     instance_id: NotRequired[str]
     seat_id: NotRequired[str]
     upload_id: NotRequired[str]
-    pack_id: NotRequired[Annotated[str, Field(description="The pack that an upload became.")]]
-    key: NotRequired[Annotated[str, Field(description="Key that withdraws a backtest; only its author gets it.")]]
+    pack_id: NotRequired[Annotated[str, Field(description="Id of the pack from an upload.")]]
+    key: NotRequired[Annotated[str, Field(description="Key that withdraws a backtest; only its requester gets it.")]]
 
 
 class ReadFile(Answer):
@@ -199,7 +203,7 @@ class AgentIdentity(Answer):
     strategy_version: str
     config: JsonObject
     config_hash: Hash
-    proof_mode: Annotated[str, one_of("reproducible", "verified", description="As normalized when it registered.")]
+    proof_mode: Annotated[str, one_of("reproducible", "verified", description="Proof mode as normalised at the registration.")]
     causality: str
     source_sha256: str | None
     reads: NotRequired[Annotated[list[ReadFile], Field(description="Files that the agent could read.")]]
@@ -228,17 +232,19 @@ class LogClaim(Answer):
     No signature covers the counts. `clvlab log audit` checks them against all entries.
     """
 
-    earlier: Annotated[int, Field(description="Before this commitment.")]
-    later: Annotated[int, Field(description="After this commitment.")]
+    earlier: Annotated[int, Field(description="Number of commitments before this one.")]
+    later: Annotated[int, Field(description="Number of commitments after this one.")]
     abandoned: int
-    unknown_pack: Annotated[int, Field(description="The owner's commitments without a pack, which may be over this one.")]
+    unknown_pack: Annotated[
+        int, Field(description="Number of the owner's commitments without a pack. They may be over this pack.")
+    ]
 
 
 class LogCommitment(Answer):
     """The log's commitment to a run."""
 
     owner: str
-    content_hash: Annotated[str | None, Field(description="Pack of the commitment; `null` in old ones.")]
+    content_hash: Annotated[str | None, Field(description="Pack of the commitment; `null` in old commitments.")]
     commit_index: int
 
 
@@ -246,8 +252,8 @@ class LogStanding(LogCommitment):
     """The log's commitment to a run, in the log as it is now. A bundle proves all of it except the claim."""
 
     run_id: str
-    tree_size: Annotated[int, Field(description="Entries of the log at this answer.")]
-    claim: Annotated[LogClaim | None, Field(description="Unsigned; `null` for a commitment without a pack.")]
+    tree_size: Annotated[int, Field(description="Number of entries of the log at this answer.")]
+    claim: Annotated[LogClaim | None, Field(description="Counts without a signature; `null` for a commitment without a pack.")]
 
 
 class ProofArtifactResponse(Answer):
@@ -265,7 +271,7 @@ class ProofArtifactResponse(Answer):
 
 
 class RunChecksResponse(Answer):
-    """The newest recorded verification of a run; the seal is the first one."""
+    """The newest recorded verification of a run. The first one is made at the seal."""
 
     run_id: str
     checked_ts_ms: Annotated[int | None, Field(description="`null` until the run is sealed.")]
@@ -281,7 +287,7 @@ class VerifyResponse(Answer):
         bool, Field(description="Whether the recomputed evidence hash equals the sealed one; `checks` has the rest.")
     ]
     evidence_hash: str
-    recomputed_evidence_hash: Annotated[str, Field(description="`recompute_error:<reason>` if it cannot be recomputed.")]
+    recomputed_evidence_hash: Annotated[str, Field(description="`recompute_error:<reason>` if the proof cannot be recomputed.")]
     manifest_hash: str
     checks: Checks
     metrics: Metrics | None
@@ -369,7 +375,9 @@ class InspectorRecord(Answer):
         PolicyVerdict | None, Field(description="`null` for a WAIT. The policy decides execution, never the score.")
     ]
     recompute: Recompute
-    clv_bps: Annotated[int | Literal["pending", "invalid"], Field(description="A number if scored; `pending` also for a WAIT.")]
+    clv_bps: Annotated[
+        int | Literal["pending", "invalid"], Field(description="CLV in bps if scored; otherwise `pending`, also for a WAIT.")
+    ]
     untrusted_llm_metadata: UntrustedMetadata
 
 
@@ -381,11 +389,11 @@ class RunSummary(Answer):
     status: RunStatus
     source_mode: SourceMode | None
     mode_label: ModeLabel | None
-    owner: Annotated[str | None, Field(description="Who committed to the run; `null` before there was a log.")]
+    owner: Annotated[str | None, Field(description="Owner of the run; `null` for runs before the log existed.")]
     pack_id: Annotated[str | None, Field(description="Pack that the run replays; `null` for old runs.")]
     created_ts_ms: int | None
     sealed_ts_ms: int | None
-    updated_ts_ms: Annotated[int, Field(description="When status, anchor or a verdict last changed.")]
+    updated_ts_ms: Annotated[int, Field(description="Time of the last change of status, anchor or checks.")]
     evidence_hash: str | None
 
 
@@ -403,7 +411,10 @@ class WaterfallStep(Answer):
     """One step from the line to the money, per stake ordered or per stake filled, with intervals over fixtures."""
 
     step: Literal["line", "taken", "delayed", "commission", "settled"]
-    per: Annotated[Literal["ordered", "filled"], Field(description="Per stake ordered, what is not filled counts as 0.")]
+    per: Annotated[
+        Literal["ordered", "filled"],
+        Field(description="`ordered`: per stake ordered, where unfilled stakes count as 0. `filled`: per stake filled."),
+    ]
     orders: int
     fixtures: int
     stake: Annotated[float, Field(description="Sum of the stakes, in the unit of the venue.")]
@@ -417,10 +428,10 @@ class WaterfallStep(Answer):
 
 class _CurvePoint(Answer):
     filled: Annotated[float, Field(ge=0, le=1, description="Share of the stakes that is filled.")]
-    mean_bps: Annotated[float | None, Field(description="After commission, per stake ordered, in bps of probability.")]
+    mean_bps: Annotated[float | None, Field(description="Mean after commission per stake ordered, in bps of probability.")]
     low_bps: float | None
     high_bps: float | None
-    filled_bps: Annotated[float | None, Field(description="The same per stake filled.")]
+    filled_bps: Annotated[float | None, Field(description="Mean after commission per stake filled, in bps of probability.")]
     filled_low: float | None
     filled_high: float | None
 
@@ -438,30 +449,30 @@ class StakePoint(_CurvePoint):
 
 
 class ExecutableResponse(Answer):
-    """What the scored decisions of an agent would have paid by taking offers. It is no score, and does not rank."""
+    """Profit of an agent's scored decisions if they had taken the offers. It is not a score, and does not affect the rank."""
 
     run_id: str
     agent_id: str
     rule: Annotated[str, Field(description="Version of the rule of fills.")]
     basis: Annotated[
         Literal["depth", "quoted price, size unknown"] | None,
-        Field(description="What is taken; `null` if there is nothing to take, and `why` says so."),
+        Field(description="Kind of offers that are taken; `null` if there are none (see `why`)."),
     ]
     why: str | None
     stake: float
     delay_s: float
-    commission: Annotated[str, Field(description="The formula in words.")]
+    commission: Annotated[str, Field(description="Formula of the commission, in words.")]
     commission_source: str | None
     commission_since: str | None
     max_age_s: float
     level: float
     orders: int
-    outcomes: Annotated[dict[str, int], Field(description="Number of orders by what became of them.")]
-    unscored: Annotated[dict[str, int], Field(description="Number of decisions that are no orders, by reason.")]
+    outcomes: Annotated[dict[str, int], Field(description="Number of orders by outcome.")]
+    unscored: Annotated[dict[str, int], Field(description="Number of decisions that made no order, by reason.")]
     crossed: Annotated[
-        int, Field(description="Orders that took offers of a market whose best offers together cost less than they pay.")
+        int, Field(description="Number of orders in markets whose best offers, bought on every side, cost less than they pay.")
     ]
     line: Annotated[str, Field(description="The result in one sentence.")]
     summary: list[WaterfallStep]
     delays: list[DelayPoint]
-    stakes: Annotated[list[StakePoint], Field(description="Empty where sizes are not known.")]
+    stakes: Annotated[list[StakePoint], Field(description="Empty if the sizes of offers are unknown.")]

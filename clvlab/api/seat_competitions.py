@@ -12,16 +12,16 @@ from clvlab.api.seats import BlindMode
 
 SeatCompetitionStatus = TypeAliasType(
     "SeatCompetitionStatus",
-    Annotated[str, one_of("open", "closed", description="`closed`: no seat can be taken; those that play go on.")],
+    Annotated[str, one_of("open", "closed", description="`closed`: no new seat can be taken; playing seats continue.")],
 )
 
 
 class SeatCounts(Answer):
-    """Seats by what became of them: each one that was taken is in one of these numbers."""
+    """Number of seats by outcome. Each seat is in one of these numbers."""
 
-    playing: Annotated[int, Field(description="Still answered, or being sealed.")]
+    playing: Annotated[int, Field(description="Number of seats that are still answered or being sealed.")]
     sealed: int
-    abandoned: Annotated[int, Field(description="Given up, or left alone.")]
+    abandoned: Annotated[int, Field(description="Number of seats that were given up or not answered in time.")]
 
 
 class SeatCompetitionSummary(Answer):
@@ -29,11 +29,13 @@ class SeatCompetitionSummary(Answer):
 
     competition_id: str
     name: str
-    owner: Annotated[str, Field(description="Its organiser.")]
+    owner: Annotated[str, Field(description="DID of the organiser.")]
     pack_id: str
     blind: BlindMode
     status: SeatCompetitionStatus
-    closes_ts_ms: Annotated[int | None, Field(description="When it closes or was closed; `null` until then if no end is set.")]
+    closes_ts_ms: Annotated[
+        int | None, Field(description="Time of its close; `null` for an open competition without a set end.")
+    ]
     entrants: int
     seats: SeatCounts
     created_ts_ms: int
@@ -48,10 +50,11 @@ class SeatCompetitionListResponse(Answer):
 
 
 class SeatRulesInfo(Answer):
-    """Rules that all seats of a competition share; a request for a seat in it leaves them out."""
+    """Rules that all seats of a competition share. A request for such a seat omits them."""
 
     fixture_ids: Annotated[
-        list[int] | str | None, Field(description='Ids, or "all"; `null`: the secret of each seat draws one.', examples=["all"])
+        list[int] | str | None,
+        Field(description='Ids, or "all"; `null` if the secret of each seat draws one.', examples=["all"]),
     ]
     window_id: str
     end_rule: EndRule
@@ -65,21 +68,27 @@ class SeatRulesInfo(Answer):
 
 
 class SeatEntrant(Answer):
-    """An agent of an owner, with all of its seats in a competition. Results are of sealed seats alone."""
+    """An agent of an owner, with all of its seats in a competition. Only sealed seats have results."""
 
-    rank: Annotated[int | None, Field(description="By mean CLV; `null` with scored decisions on fewer than five fixtures.")]
+    rank: Annotated[
+        int | None, Field(description="Rank by mean CLV; `null` with scored decisions on fewer than five fixtures.")
+    ]
     agent_id: str
     owner: str
     seats: SeatCounts
-    answered: Annotated[int, Field(description="Answered ticks of the seats that play.")]
+    answered: Annotated[int, Field(description="Number of answered ticks of the playing seats.")]
     ticks: Annotated[
         int | None,
-        Field(description="All ticks of the seats that play; `null` unless nothing is hidden, as it would tell what is ahead."),
+        Field(description="Number of all ticks of the playing seats; `null` unless nothing is hidden."),
     ]
-    fixtures: Annotated[int, Field(description="Fixtures that count; of each fixture the first seat that is over counts.")]
-    decisions: Annotated[int, Field(description="Scored decisions on them.")]
+    fixtures: Annotated[
+        int, Field(description="Number of fixtures that count. For each fixture, the first finished seat counts.")
+    ]
+    decisions: Annotated[int, Field(description="Number of scored decisions on these fixtures.")]
     mean_clv_bps: float | None
-    low: Annotated[float | None, Field(description="95 % interval over fixtures; `null` with fewer than five.")]
+    low: Annotated[
+        float | None, Field(description="Lower end of the 95 % interval over fixtures; `null` with fewer than five fixtures.")
+    ]
     high: float | None
     run_ids: Annotated[list[str], Field(description="Runs of its newest sealed seats, at most 20, the newest first.")]
 
@@ -88,28 +97,28 @@ class OwnerPack(Answer):
     """All seats of an owner over a pack, in competitions and outside of them."""
 
     owner: str
-    pack_id: Annotated[str | None, Field(description="`null` for all packs that are not in the catalog together.")]
+    pack_id: Annotated[str | None, Field(description="`null` stands for all packs outside of the catalog.")]
     seats: SeatCounts
 
 
 class SeatPower(Answer):
-    """How many fixtures would show an edge, with a power of 80 %, at the spread of the sealed results of a competition."""
+    """Number of fixtures that show an edge with a power of 80 %, from the spread of the sealed results."""
 
     edge_bps: int
     fixtures: Annotated[
         int | None, Field(description="Median over the entrants with an interval; `null` if there are too few results.")
     ]
-    entrants: Annotated[int, Field(description="Number of those entrants.")]
+    entrants: Annotated[int, Field(description="Number of entrants with an interval.")]
 
 
 class SeatCompetitionInfo(BodyAnswer, SeatCompetitionSummary):
-    """A competition of seats: its rules, its entrants by rank, and what their owners took elsewhere."""
+    """A competition of seats: its rules, its entrants by rank, and all seats of their owners."""
 
     content_hash: Hash
     rules: SeatRulesInfo
-    hindsight_possible: Annotated[bool, Field(description="Whether entrants may hold the prices that they are scored by.")]
+    hindsight_possible: Annotated[bool, Field(description="Whether entrants may contain the closing prices.")]
     standing: Annotated[
-        list[SeatEntrant], Field(description="The first 1,000: ranked ones, then the others by fixtures, most first.")
+        list[SeatEntrant], Field(description="The first 1,000 entrants: ranked ones, then the others by number of fixtures.")
     ]
-    owners: Annotated[list[OwnerPack], Field(description="Of the owners in `standing`.")]
+    owners: Annotated[list[OwnerPack], Field(description="Seats of the owners in `standing`.")]
     power: SeatPower

@@ -18,8 +18,9 @@ BlindMode = TypeAliasType(
             "aliased",
             "held-back",
             "live",
-            description="`aliased` hides names, ids, dates and the order of sides; not prices and gaps. `held-back` does so "
-            "over a pack that is held back. `live` follows a match that is still to be played.",
+            description="`open` hides nothing. `aliased` hides names, ids, dates and the order of sides, but not prices "
+            "and gaps. `held-back` hides the same, over a pack that is held back. `live` follows a future "
+            "match.",
         ),
     ],
 )
@@ -39,7 +40,7 @@ SeatStatus = TypeAliasType(
 _Quote = Annotated[
     list[str | int | None],
     Field(
-        description="Name, probability in basis points, and decimal odds x 1000; `null` without.",
+        description="Name, probability in basis points, and decimal odds x 1000; `null` for a missing price.",
         examples=[["s-16f9fbf6de0c159d", 2617, 3641]],
     ),
 ]
@@ -57,19 +58,21 @@ class SeatFixture(Answer):
 
 
 class SeatView(Answer):
-    """What an entrant sees of a tick: one message about one market of one fixture."""
+    """A tick as an entrant sees it: one price update of one market of one fixture."""
 
     tick: Annotated[int, Field(ge=1, description="Number of the tick in its seat.")]
     fixture: Annotated[int | str, Field(description="Id of the fixture, or its alias.")]
     market: Annotated[str, Field(description="Key of the market, or its alias.")]
-    sides: Annotated[list[_Quote], Field(description="In byte order of their names.")]
+    sides: Annotated[list[_Quote], Field(description="Sides in byte order of their names.")]
     suspended: Annotated[bool, Field(description="Whether no side has a probability.")]
     in_running: Annotated[bool, Field(description="Whether the fixture is in play.")]
     time_ms: Annotated[
-        int, Field(description="Milliseconds since 1970, UTC; since the first tick of the seat unless `open` or `live`.")
+        int, Field(description="Milliseconds since 1970 UTC if `open` or `live`; otherwise since the first tick of the seat.")
     ]
-    tick_seq: NotRequired[Annotated[int, Field(description="Number on the tape of the fixture; only if `open` or `live`.")]]
-    about: NotRequired[Annotated[SeatFixture, Field(description="Only if `open`.")]]
+    tick_seq: NotRequired[
+        Annotated[int, Field(description="Number of the price update of the fixture; only if `open` or `live`.")]
+    ]
+    about: NotRequired[Annotated[SeatFixture, Field(description="Facts about the fixture; only if `open`.")]]
 
 
 class SeatTick(Answer):
@@ -77,18 +80,23 @@ class SeatTick(Answer):
 
     view: SeatView
     salt: Annotated[
-        str, Field(pattern="^[0-9a-f]{64}$", description="Hashed with the view into the chain.", examples=["a5c8" * 16])
+        str,
+        Field(
+            pattern="^[0-9a-f]{64}$",
+            description="Random text that is hashed with the view into the chain.",
+            examples=["a5c8" * 16],
+        ),
     ]
 
 
 class SeatReceipt(Answer):
-    """A link of the chain of a seat, on the disk before the next tick left."""
+    """A link of the chain of a seat, stored before the next tick is sent."""
 
-    tick: Annotated[int, Field(ge=0, description="Answered tick; 0 before the first one.")]
-    head: Annotated[Hash, Field(description="Head of the chain after it.")]
-    missed: Annotated[bool, Field(description="Whether the answer came too late: no decision was recorded.")]
+    tick: Annotated[int, Field(ge=0, description="Number of the answered tick; 0 before the first one.")]
+    head: Annotated[Hash, Field(description="Head of the chain after this tick.")]
+    missed: Annotated[bool, Field(description="Whether the answer came too late, so that no decision was recorded.")]
     decisions: Annotated[list[JsonObject], Field(description="The decisions as recorded and hashed.")]
-    receipt: Annotated[str | None, Field(description="The head as a note signed by the log; `null` if the log has no key.")]
+    receipt: Annotated[str | None, Field(description="The head in a note that the log signed; `null` if the log has no key.")]
 
 
 class SeatAnswer(Answer):
@@ -98,7 +106,7 @@ class SeatAnswer(Answer):
     answered: SeatReceipt
     done: Annotated[bool, Field(description="Whether this was the last tick.")]
     next: SeatTick | None
-    waiting: NotRequired[Annotated[bool, Field(description="Only if `live`: whether the next tick has not come yet.")]]
+    waiting: NotRequired[Annotated[bool, Field(description="Whether the next tick is still awaited; only if `live`.")]]
 
 
 class SeatStart(BodyAnswer, SeatAnswer):
@@ -106,7 +114,10 @@ class SeatStart(BodyAnswer, SeatAnswer):
 
     run_id: str
     blind: BlindMode
-    blind_commitment: Annotated[Hash, Field(description="Commits to the secret that hides and draws; opened at the seal.")]
+    blind_commitment: Annotated[
+        Hash,
+        Field(description="Commitment to the secret that hides names and draws fixtures. The secret is published at the seal."),
+    ]
     tick_s: Annotated[int, Field(description="Seconds for an answer to a tick; a later one is missed.")]
     seat_s: Annotated[int, Field(description="Seconds without an answer after which the seat is abandoned.")]
 
@@ -121,8 +132,8 @@ class SeatSummary(Answer):
     competition_id: Annotated[str | None, Field(description="The competition of seats that it is in.")]
     blind: BlindMode
     status: SeatStatus
-    cause: Annotated[str | None, Field(description="Why it was abandoned.")]
-    answered: Annotated[int, Field(description="Answered ticks.")]
+    cause: Annotated[str | None, Field(description="Cause of the abandonment.")]
+    answered: Annotated[int, Field(description="Number of answered ticks.")]
     created_ts_ms: int
     updated_ts_ms: int
 
@@ -135,39 +146,45 @@ class SeatListResponse(Answer):
 
 
 class SeatsTaken(Answer):
-    """How many seats an owner took, by the store of the service; no log signs these."""
+    """Seats that an owner took. The service counts them, and no log signs the counts."""
 
-    over_pack: Annotated[int, Field(description="Over the pack of this seat; of a live seat, over live matches under way.")]
-    abandoned: Annotated[int, Field(description="Those of them that were abandoned.")]
-    of_owner: Annotated[int, Field(description="Over any pack.")]
-    packs: Annotated[int, Field(description="Number of those packs.")]
+    over_pack: Annotated[
+        int, Field(description="Number of seats over the pack of this seat; for a live seat, over current live matches.")
+    ]
+    abandoned: Annotated[int, Field(description="Number of these seats that were abandoned.")]
+    of_owner: Annotated[int, Field(description="Number of seats over any pack.")]
+    packs: Annotated[int, Field(description="Number of packs of these seats.")]
 
 
 class SeatInfo(SeatSummary):
-    """A seat: its open tick while it plays, and what it hid once its run is sealed."""
+    """A seat. It has its open tick while it plays, and its secret and fixtures once its run is sealed."""
 
     blind_commitment: Hash
-    content_hash: Annotated[Hash | None, Field(description="Of its pack; `null` of a live seat before the seal.")]
-    commit_index: Annotated[int, Field(description="Entry of the run log that commits to its run.")]
+    content_hash: Annotated[Hash | None, Field(description="Content hash of the pack; `null` for a live seat before the seal.")]
+    commit_index: Annotated[int, Field(description="Index of the entry of the run log that commits to its run.")]
     head: Hash
     tick_s: int
     seat_s: int
     next: SeatTick | None
     taken: SeatsTaken
-    secret: Annotated[str | None, Field(description="Hexadecimal; `null` before the seal.")]
-    fixture_ids: Annotated[list[int] | None, Field(description="`null` before the seal, unless nothing is hidden.")]
+    secret: Annotated[str | None, Field(description="Secret of the seat, in hexadecimal; `null` before the seal.")]
+    fixture_ids: Annotated[
+        list[int] | None, Field(description="Ids of the fixtures; `null` before the seal unless nothing is hidden.")
+    ]
 
 
 class HeldPackInfo(Answer):
-    """A pack that is or was held back for seats: each of its fixtures is dealt to one seat, ever."""
+    """A pack that is or was held back for seats. Each of its fixtures is dealt to one seat only."""
 
     pack_id: str
     content_hash: Hash
     fixtures: Annotated[int, Field(description="Number of its fixtures.")]
-    dealt: Annotated[int, Field(description="Number of those that seats got.")]
-    fixtures_hash: Annotated[Hash, Field(description="Of the salted list of its fixtures, which is opened afterwards.")]
-    held_index: Annotated[int, Field(description="Entry of the run log that holds it back.")]
-    released_index: Annotated[int | None, Field(description="Entry that opens the list; `null` while seats are taken.")]
+    dealt: Annotated[int, Field(description="Number of fixtures that were dealt to seats.")]
+    fixtures_hash: Annotated[Hash, Field(description="Hash of the salted list of its fixtures, which is published afterwards.")]
+    held_index: Annotated[int, Field(description="Index of the entry of the run log that holds it back.")]
+    released_index: Annotated[
+        int | None, Field(description="Index of the entry that publishes the list; `null` while seats are taken.")
+    ]
 
 
 class HeldPackList(Answer):
@@ -202,7 +219,7 @@ class ProvedEntry(Answer):
 
 
 class ChainTick(Answer):
-    """A link: the digest of a tick, the decisions as recorded, and the head after them."""
+    """A link of the chain: the digest of a tick, the recorded decisions, and the head after them."""
 
     tick: Hash
     decisions: list[JsonObject]

@@ -63,7 +63,7 @@ def _strict(settings: type, **own: Any) -> Mapping[str, Any]:
 
 PolicyLimits = create_model(
     "PolicyLimits",
-    __doc__="Limits under which actions are executed on paper, those that differ from the defaults; they never touch a score.",
+    __doc__="Limits on the execution on paper that differ from the defaults. They never affect a score.",
     __config__=ConfigDict(frozen=True, extra="forbid", validate_default=True),
     **_strict(
         PolicyEnvelope,

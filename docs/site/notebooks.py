@@ -17,7 +17,7 @@ __all__ = ["markdown", "with_outputs"]
 _PLACE = re.compile(r'<div class="nb-output" id="output-(\d+)"></div>')
 _PICTURE = re.compile(r"<svg.*?</svg>", re.DOTALL)
 _NOTE = (
-    "*The outputs are those that are stored with the notebook; widgets are shown as they stood. "
+    "*The outputs are stored with the notebook, and widgets are still pictures. "
     "To run it: `jupyter lab notebooks/{name}`, with `clvlab[notebook]` installed.*"
 )
 
@@ -46,9 +46,15 @@ def markdown(path: Path) -> str:
 def with_outputs(html: str, path: Path) -> str:
     """Return the page with its outputs, in the richest form that needs no script."""
     cells = _cells(path)
-    html = _PLACE.sub(lambda place: f'<div class="nb-output">{"".join(_shown(cells[int(place[1])]))}</div>', html)
+    html = _PLACE.sub(lambda place: f'<div class="nb-output" tabindex="0">{_output(cells[int(place[1])])}</div>', html)
     numbers = count(1)
     return _PICTURE.sub(lambda picture: with_own_names(picture[0], f"picture-{next(numbers)}"), html)
+
+
+def _output(cell: dict[str, Any]) -> str:
+    """Return an output whose headings are under the title of the page, and whose wide tables the keyboard can scroll."""
+    levelled = re.sub(r"<h[1-6]\b", r'\g<0> aria-level="2"', "".join(_shown(cell)))
+    return levelled.replace('<div class="wide">', '<div class="wide" tabindex="0">')
 
 
 def _cells(path: Path) -> list[dict[str, Any]]:

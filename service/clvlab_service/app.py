@@ -56,6 +56,20 @@ _ASSETS = "/docs/assets"
 _POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline'"
 
 
+_READABLE = """<style>
+.swagger-ui .opblock .opblock-summary-method { background: #1f5fa8 !important; }
+.swagger-ui .opblock-post .opblock-summary-method { background: #1a6b3c !important; }
+.swagger-ui .opblock-delete .opblock-summary-method { background: #a82020 !important; }
+.swagger-ui .info .title small { background: #4a5260 !important; }
+.swagger-ui .info .url, .swagger-ui .btn.authorize span { color: #14613a !important; }
+.swagger-ui .json-schema-2020-12-expand-deep-button { color: #4a4a4a !important; }
+</style><script>
+new MutationObserver(() => document.querySelectorAll(":is(h3, h4):not([aria-level])").forEach(one => { one.ariaLevel = "2"; }))
+  .observe(document, { childList: true, subtree: true });
+</script>
+"""  # Swagger's own colours and levels of headings are too faint and skip one
+
+
 def install_docs_page(app: FastAPI) -> None:
     """Serve Swagger UI under ``/docs``; its content security policy allows requests to this service only."""
     assets = files("fastapi_offline") / "static"
@@ -70,10 +84,11 @@ def install_docs_page(app: FastAPI) -> None:
             swagger_js_url=f"{root}{_ASSETS}/swagger-ui-bundle.js",
             swagger_css_url=f"{root}{_ASSETS}/swagger-ui.css",
             swagger_favicon_url=f"{root}{_ASSETS}/favicon.png",
-            swagger_ui_parameters={"validatorUrl": None},
+            swagger_ui_parameters={"validatorUrl": None, "deepLinking": False},  # a link in a button is for no screen reader
         )
-        page.headers["Content-Security-Policy"] = _POLICY
-        return page
+        text = bytes(page.body).decode().replace("<html>", '<html lang="en">').replace("</head>", f"{_READABLE}</head>")
+        text = text.replace('<div id="swagger-ui">', '<main id="swagger-ui">').replace("</div>", "</main>", 1)
+        return HTMLResponse(text, headers={"Content-Security-Policy": _POLICY})
 
 
 _ALLOWED = ("GET", "HEAD", "POST", "DELETE")

@@ -140,7 +140,7 @@ def _preference(
 Prefer = Annotated[Preference, Depends(_preference)]
 
 
-LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path to ask at."}}
+LOCATION = {"Location": {"schema": {"type": "string"}, "description": "Path of the state of the work."}}
 REPEATED = {
     "Idempotent-Replayed": {
         "schema": {"type": "string", "enum": ["true"]},
@@ -154,7 +154,7 @@ ACCEPTED = LOCATION | {
 """Headers of an answer while the work continues."""
 CREATED: Responses = {201: {"headers": LOCATION, "description": "Created"}}
 """Declaration of the answer to a request that made something."""
-JOB: Responses = {202: {"model": JobState, "headers": ACCEPTED, "description": "Still at work; ask again at `Location`"}}
+JOB: Responses = {202: {"model": JobState, "headers": ACCEPTED, "description": "Unfinished; read `Location` for the state"}}
 """Declaration of the answer while the work continues."""
 
 

@@ -220,7 +220,7 @@ _VALUES: Mapping[str, object] = {
     "SeatRulesInfo.window_id": "full",
     "OwnerPack.pack_id": "starter",
     "strategy": "baseline",
-    "StrategyInfo.algorithm": "Back the likeliest side of each market at its first priced message after the warm-up.",
+    "StrategyInfo.algorithm": "Back the likeliest side of each market at its first price after the warm-up.",
     "StrategyInfo.summary": "Back the likeliest side of each market.",
     "StrategyInfo.version": "1",
     "strategy_version": "1",

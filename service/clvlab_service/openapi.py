@@ -22,14 +22,14 @@ API_DESCRIPTION = (
 TAGS = [
     {"name": "leaderboard", "description": "The ranking of agents over all sealed runs."},
     {"name": "competitions", "description": "Create a competition, fill its roster, start it, and read its state and events."},
-    {"name": "agents", "description": "Deploy a configuration as an instance, and read what the instance does."},
-    {"name": "seats", "description": "Agents that run elsewhere and answer prices tick by tick."},
-    {"name": "strategies", "description": "The templates of agents and their parameters."},
+    {"name": "agents", "description": "Deploy a configuration as an instance, and read its runtime events."},
+    {"name": "seats", "description": "Agents that run elsewhere and answer one price update at a time."},
+    {"name": "strategies", "description": "Strategy templates and their parameters."},
     {"name": "backtests", "description": "Replay a pack of the catalog and store a report."},
     {"name": "packs", "description": "The catalog of hash-verified replay packs."},
     {"name": "uploads", "description": "Packs that callers upload for their own competitions and deploys."},
     {"name": "runs", "description": "Proof cards, verification, decisions and sealed bytes."},
-    {"name": "log", "description": "The append-only log, with the commitment to every run ahead of its result."},
+    {"name": "log", "description": "The append-only log. It commits to every run before its result is known."},
     {"name": "me", "description": "The caller."},
     {"name": "demo", "description": "A whole competition in one call."},
     {"name": "operations", "description": "Health, readiness and metrics."},
@@ -40,7 +40,7 @@ _MEANINGS = {
     401: "Missing or invalid token",
     403: "The caller is not the owner",
     404: "Unknown",
-    406: "`Accept` refuses every form of the answer",
+    406: "`Accept` excludes every available format",
     409: "The state does not allow it",
     410: "Removed to make room: its hashes remain, and a new request replays it",
     413: "The body is too large",
@@ -54,8 +54,8 @@ _MEANINGS = {
 _RETRY_AFTER = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
 _HEADERS = {
     401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
-    415: {"Accept": {"schema": {"type": "string"}, "description": "What is read."}},
-    409: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds, if a job that is not over is in the way."}},
+    415: {"Accept": {"schema": {"type": "string"}, "description": "Accepted content types."}},
+    409: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds, if an unfinished job prevents the request."}},
     429: _RETRY_AFTER,
     503: _RETRY_AFTER,
 }
@@ -82,15 +82,17 @@ class Problem(BaseModel):
     instance: str = Field(description="Path of the request.")
     request_id: str | None = Field(description="Also in the header `X-Request-ID` and in the service's log.")
     documentation_url: str = Field(description="Path of the description of this kind of problem, at this service.")
-    errors: list[RequestFault] | None = Field(None, description="422 of a request: all faults.")
-    checks: list[PreflightCheck] | None = Field(None, description="422 of a deploy: all failing checks.")
+    errors: list[RequestFault] | None = Field(None, description="For 422 of a request: all faults.")
+    checks: list[PreflightCheck] | None = Field(None, description="For 422 of a deploy: all failing checks.")
     reason: str | None = Field(default=None, description=f"Stable key of the conflict. {_REASONS}")
-    pack_id: str | None = Field(None, description="Subject of the problem, like `fixture_id`, `run_id` and `cause`.")
-    fixture_id: int | str | None = Field(None, description="Text beyond 2^53.")
+    pack_id: str | None = Field(
+        None, description="Pack that the problem is about. `fixture_id`, `run_id` and `cause` name other subjects."
+    )
+    fixture_id: int | str | None = Field(None, description="Fixture that the problem is about; a text beyond 2^53.")
     run_id: str | None = None
     cause: str | None = None
-    open_tick: int | None = Field(None, description="409 of a seat: the tick that waits for an answer.")
-    evidence_hash: str | None = Field(None, description="410: hash of the removed run, like `manifest_hash`.")
+    open_tick: int | None = Field(None, description="For 409 of a seat: number of the open tick.")
+    evidence_hash: str | None = Field(None, description="For 410: evidence hash of the removed run.")
     manifest_hash: str | None = None
 
 

@@ -19,7 +19,7 @@ QUESTIONS = {
     "is the top of the list luck?": (("Full leaderboard",), r"not corrected for how many agents were tried"),
     "over which matches?": ((*_RUN, "All decisions"), r"Cedar Valley – Linden Valley"),
     "over how many of them?": (_RUN, r"299 of 300\s+1 match without a bet that counts"),
-    "who says so?": (_RUN, r"This service recomputed them .* Its word is not proof"),
+    "who says so?": (_RUN, r"This service recomputed them .* That is no proof"),
     "how do I check it?": (_RUN, r"Download the proof and the verifier, and run it"),
     "how do I check it without a terminal?": ((*_RUN, "the verifier in a browser"), r"Drop a bundle"),
     "what was not checked?": (_RUN, r"Not checked\s+Whether the odds are the market's"),

@@ -145,7 +145,7 @@ def test_a_spectator_finds_how_far_each_entrant_is_and_what_the_sealed_seats_sho
     rows = [row.inner_text() for row in page.get_by_role("region", name="Entrants by mean CLV").locator("tbody tr").all()]
 
     assert len(rows) == len(info["standing"]) == 5
-    assert "takes about" in page.locator(".verdict").inner_text()
+    assert "needs about" in page.locator(".verdict").inner_text()
     assert seat_power(**info["power"]) in page.locator(".verdict").inner_text()
     slow = next(row for row in rows if "slow" in row)
     [ticks] = [one["ticks"] for one in info["standing"] if one["agent_id"] == "slow"]
@@ -185,7 +185,7 @@ def test_filters_work_without_a_script(browser, served):
     page.goto(f"{served.url}/runs/{served.run_id}/decisions")
 
     page.get_by_label("Order").select_option("clv")
-    page.get_by_label("Key of the market begins with").fill("1X2")
+    page.get_by_label("Market").select_option("Match result")
     follow(page.get_by_role("button", name="Show"))
     figures = [int(said.replace(",", "")) for said in page.locator("tbody td.strong").all_inner_texts()]
 
@@ -224,7 +224,7 @@ def test_a_live_competition_shows_decisions_as_they_come_and_their_scores_after_
     page = browser.new_page(viewport={"width": 1440, "height": 800})
     page.set_default_timeout(WAIT_MS)
     page.goto(f"{served.url}/competitions/{created}?agent_id=sharp-momentum-v2")
-    assert "There are none before the start." in page.inner_text("#live-decisions")
+    assert "Decisions appear after the start." in page.inner_text("#live-decisions")
 
     assert served.alice.post(f"/competitions/{created}/start").status_code == 202
     page.locator("#live-decisions .pending").first.wait_for()

@@ -128,6 +128,21 @@ def test_pages_fit_and_ask_no_other_host(site, browser, artefacts, width, scheme
         assert failed == []
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1440, "light")])
+def test_axe_finds_nothing(site, browser, width, scheme):
+    if find_spec("axe_playwright_python") is None:
+        pytest.skip("no axe-core: pip install axe-playwright-python")
+    from axe_playwright_python.sync_playwright import Axe
+
+    with served(site) as url:
+        page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
+        for path in PAGES[:4]:
+            page.goto(f"{url}{path}.html", wait_until="networkidle")
+            found = Axe().run(page).response["violations"]
+            assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], path
+        page.close()
+
+
 def test_the_search_finds_a_public_name(site, browser):
     with served(site) as url:
         page = browser.new_page(viewport={"width": 1280, "height": 1000})

@@ -204,6 +204,8 @@ def test_other_origins_are_not_let_in_unless_configured(client):
 
 def test_the_documentation_page_asks_nobody_else(client):
     page = client.get("/docs")
+    assert '<html lang="en">' in page.text
+    assert '<main id="swagger-ui">' in page.text
 
     assert "'self'" in page.headers["content-security-policy"]
     links = re.findall(r'(?:src|href)="([^"]+)"', page.text)

@@ -83,7 +83,7 @@ def test_an_operation_is_titled_by_the_first_sentence_of_its_description(documen
     titles = {op["operationId"]: op["summary"] for methods in document["paths"].values() for op in methods.values()}
 
     assert titles["getEvidence"] == "Download `events.jsonl`"
-    assert titles["uploadPack"] == "Upload a pack as an archive (zip, tar or tar.gz), or with `source` a file to import"
+    assert titles["uploadPack"] == "Upload a pack as an archive (zip, tar or tar.gz), or a file to import with `source`"
 
 
 def test_examples_tell_one_story(document):

@@ -85,10 +85,10 @@ def test_a_sealed_seat_shows_its_own_fixture_and_no_other(served, vault):
     assert str(own) in said
     assert not re.search(rf"\b{other.fixture_id}\b|{'|'.join(map(re.escape, other.names))}", said + page)
     assert "its pack was held back" in page
-    assert "its owner took 1 seat over this pack, of which 0 were abandoned, and 1 seat over 1 pack." in page
+    assert "Its owner took 1 seat over this pack (0 abandoned), and 1 seat over 1 pack." in page
     [row] = api.get("/leaderboard", knowledge="held-back")["rows"]
     assert (
-        "its owner took 1 seat over 1 pack, and abandoned 0"
+        "its owner took 1 seat over 1 pack (0 abandoned)"
         in api.nobody.get("/leaderboard", headers={"Accept": "text/html"}).text
     )
     assert (row["hindsight_possible"], row["causality"]) == (False, "asked")

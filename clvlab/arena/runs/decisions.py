@@ -151,6 +151,11 @@ class RunDecisions:
         """Return the keys of the markets of a sealed run's decisions, sorted. Blocks while the run is read."""
         return list(cast("pl.Enum", self.rows(run_id).schema["market_key"]).categories)
 
+    def sides(self, run_id: str) -> list[tuple[str, str]]:
+        """Return each market with each side of a sealed run's decisions, sorted. Blocks while the run is read."""
+        named = self.rows(run_id).select(pl.col("market_key", "side").cast(pl.String)).drop_nulls()
+        return named.unique().sort("market_key", "side").rows()
+
     def evidence_hash(self, run_id: str) -> str:
         """Return the evidence hash recorded at the seal."""
         with self.database.read() as connection:

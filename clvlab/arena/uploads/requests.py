@@ -58,21 +58,22 @@ class UploadRequest(BaseModel):
         default=True, description="Skip and count unreadable data; false refuses the file at the first fault."
     )
     margin: Margin = Field(default=Margin.POWER, description="Method of margin removal.")
-    min_books: _Count | None = Field(default=None, description="Fresh books that a price needs.")
+    min_books: _Count | None = Field(default=None, description="Smallest number of fresh books for a price.")
     max_age_s: _Count | None = Field(default=None, description="Seconds after which a book's quote is stale.")
     max_overround: float | None = Field(
-        default=None, description="A book's message with a larger overround is read as suspended; 0.3 is 30 %."
+        default=None,
+        description="Largest overround of a book's price update, 0.3 for 30 %; above it the market counts as suspended.",
     )
-    books: bool = Field(default=False, description="Keep each book's quotes, so that a book can close.")
+    books: bool = Field(default=False, description="Keep each book's quotes, so that a single book can be the closing source.")
     ladders: bool = Field(default=False, description="betfair: keep the offers of each side, ten levels with their stakes.")
     weight: _Texts = Field(default=[], description="`BOOK=N`: weight of a book in the median.")
     odds_format: OddsFormat | None = Field(default=None, description="Format of prices.")
-    time_zone: _Text | None = Field(default=None, description="IANA zone of times without one.")
+    time_zone: _Text | None = Field(default=None, description="IANA time zone of times that name none.")
     closing: _Texts = Field(default=[], description="football-data: closing columns, the preferred one first.")
     column: _Texts = Field(default=[], description="csv, parquet: `MEANING=COLUMN`.")
     side: _Texts = Field(default=[], description="csv, parquet: `SIDE=COLUMN` of a wide table.")
     market: _Text | None = Field(default=None, description="csv, parquet: the market of every row.")
-    max_close_age_s: _Count | None = Field(default=None, description="A market with an older closing message is not scored.")
+    max_close_age_s: _Count | None = Field(default=None, description="Oldest closing price that scores, in seconds.")
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:

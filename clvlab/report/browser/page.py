@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 
 from clvlab.report.html import source_hash
+from clvlab.words import CHECK_QUESTIONS
 
 # In order of definition: a constant may use the constants before it.
 _JUDGE = (
@@ -29,7 +31,8 @@ def page_policy() -> str:
 
 @cache
 def _page() -> tuple[bytes, str]:
-    judge, script = _script("judge", _JUDGE), _script("page", _PAGE)
+    questions = f"const QUESTIONS = {json.dumps(dict(CHECK_QUESTIONS))};"
+    judge, script = _script("judge", _JUDGE), _script("page", _PAGE, questions)
     style, template = _source("page/style.css"), _source("page/page.html")
     policy = (
         f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; worker-src blob:; "
@@ -39,10 +42,10 @@ def _page() -> tuple[bytes, str]:
     return re.sub(r"\{(policy|style|version|judge|script)\}", lambda found: parts[found[1]], template).encode(), policy
 
 
-def _script(folder: str, names: tuple[str, ...]) -> str:
+def _script(folder: str, names: tuple[str, ...], before: str = "") -> str:
     """Join sources to one strict script; refuse text that would end the script element."""
     sources = "\n".join(_source(f"{folder}/{name}.js") for name in names)
-    joined = f'"use strict";\n{sources}'
+    joined = f'"use strict";\n{before}{sources}'
     if "</script" in joined.lower() or "<!--" in joined:
         raise ValueError(f"a source of {folder} would end its script")
     return joined

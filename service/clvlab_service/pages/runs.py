@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Literal, get_args
 
@@ -70,7 +71,9 @@ def _decisions(
     cursor: str | None,
     limit: int | None,
 ) -> Response:
-    found = application.decisions.page(run_id, wanted, sort, cursor, limit or PAGE)
+    markets, sides = application.decisions.markets(run_id), application.decisions.sides(run_id)
+    chosen = replace(wanted, market=None, market_key=wanted.market) if wanted.market in markets else wanted
+    found = application.decisions.page(run_id, chosen, sort, cursor, limit or PAGE)
     filters = {name: getattr(wanted, name) for name in DecisionFilter.__slots__} | {"sort": sort.value, "limit": limit}
     if wanted.valid is not None:
         filters["valid"] = "true" if wanted.valid else "false"
@@ -81,6 +84,9 @@ def _decisions(
         "filtered": any(value is not None for name, value in filters.items() if name not in ("sort", "limit")),
         "cursor": cursor,
         "orders": _ORDERS,
+        "agents": [(name, name) for name in sorted({*names.agents, *filter(None, [wanted.agent_id])})],
+        "markets": words.market_names(sorted({*markets, *filter(None, [wanted.market])})),
+        "sides": ({} if wanted.side is None else {wanted.side: wanted.side}) | words.side_names(sides),
         "names": names,
         "matches": [(one, names.name(one)) for one in names.fixture_ids] if len(names.fixture_ids) <= _LISTED_MATCHES else [],
     }

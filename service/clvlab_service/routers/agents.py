@@ -37,7 +37,7 @@ _EXAMPLE = {"strategy": "cumulative-drift", "source_mode": "replay", "pack_id": 
 _MAX_DEPTH = 50
 _AT_ONCE = 500
 _EVENTS = TypeAdapter(list[RuntimeEvent])
-_KEYED = keyed(DeployResponse, "The key has this instance already")
+_KEYED = keyed(DeployResponse, "This instance already exists for the key")
 _UNKNOWN = "Unknown instance, or the caller is not its owner"
 
 
@@ -127,7 +127,7 @@ def instance(instance_id: str, principal: CurrentPrincipal, application: Applica
     responses=problems(401, s404=_UNKNOWN, s409="Its run is over"),
 )
 def cancel(instance_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> JobState:
-    """Cancel the run of an instance, also one that follows a match. Nothing of it is sealed, and the instance stays."""
+    """Cancel the run of an instance, also a live run. The run is not sealed, and the instance remains."""
     return application.deploys.cancel(principal, instance_id)
 
 
@@ -138,7 +138,7 @@ def cancel(instance_id: str, principal: CurrentPrincipal, application: Applicati
     responses=problems(401, s404=_UNKNOWN, s409="Its run is not over: cancel it first"),
 )
 def delete(instance_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
-    """Delete an instance and its runtime events. Its run stays verifiable, and its idempotency key stays used."""
+    """Delete an instance and its runtime events. Its run remains verifiable, and its idempotency key remains used."""
     application.deploys.delete(principal, instance_id)
 
 
@@ -187,5 +187,5 @@ def strategies() -> StrategyListResponse:
 
 @strategies_router.get("/{strategy}", operation_id="getStrategy", responses=problems(s404="Unknown strategy"))
 def template(strategy: str) -> StrategyInfo:
-    """Read what a template does, and the schema of its parameters. A roster or deploy keeps other keys without using them."""
+    """Read the description of a template and the schema of its parameters. Other keys are stored without effect."""
     return templates.strategy(strategy)

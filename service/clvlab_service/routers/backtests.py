@@ -86,10 +86,9 @@ async def run_backtest(
 ) -> Response:
     """Replay a pack of the catalog, seal the run and store the report.
 
-    A body with one fixture runs the offline agent `baseline`; the answer comes when the run is sealed. A body with
-    several fixtures, or a whole pack, runs any template except `llm` and `bets`; after a second the answer is 202 and
-    the run goes on. A bearer token is optional: the run belongs to its owner, unless somebody
-    has asked for the same one before.
+    A body with one fixture runs the offline agent `baseline`, and the answer comes when the run is sealed. A body with
+    several fixtures, or a whole pack, runs any template except `llm` and `bets`. After a second the answer is 202, and the
+    run continues. A bearer token is optional. The run belongs to its owner, unless an earlier request was the same.
     """
     wanted = await run_in_threadpool(application.backtests.ask, body, key, principal)
     is_new = False
@@ -134,7 +133,7 @@ def backtests(
     "/{backtest_id}",
     operation_id="getBacktest",
     response_model=BacktestReport,
-    responses=JOB | problems(410, s404="Unknown backtest, or one that failed; the problem says why"),
+    responses=JOB | problems(410, s404="Unknown or failed backtest; see `detail`"),
 )
 def report(request: Request, backtest_id: str, application: ApplicationDep) -> Any:
     """Read a report, or the progress of a backtest that still runs."""
@@ -148,7 +147,7 @@ def report(request: Request, backtest_id: str, application: ApplicationDep) -> A
     responses=problems(
         410,
         s401="The token is not valid",
-        s403="The key or the caller did not ask for this backtest",
+        s403="Neither the key nor the caller requested this backtest",
         s404="Unknown backtest",
         s409="It is over",
         s422="Neither a key nor a token",
@@ -157,9 +156,9 @@ def report(request: Request, backtest_id: str, application: ApplicationDep) -> A
 def cancel(
     backtest_id: str, principal: AnyPrincipal, application: ApplicationDep, key: Annotated[str | None, _Key] = None
 ) -> JobState:
-    """Withdraw a request by its idempotency key, by the key in its answer, or without a key by a bearer token.
+    """Withdraw a request. Identify it by its idempotency key, by the key in its answer, or by a bearer token.
 
-    The backtest is cancelled if nobody else asked for it.
+    The backtest is cancelled unless another request needs it.
     """
     if key is None and principal is None:
         missing = {"loc": ("header", "Idempotency-Key"), "msg": "Field required", "type": "missing", "input": None}

@@ -144,11 +144,11 @@ def register(
     "/{competition_id}/agents/{agent_id:path}",
     operation_id="withdrawAgent",
     status_code=204,
-    responses=problems(401, 403, s404="Unknown competition, or no such agent on its roster", s409="Roster frozen"),
+    responses=problems(401, 403, s404="Unknown competition, or its roster has no such agent", s409="Roster frozen"),
 )
 def withdraw(
     competition_id: str,
-    agent_id: Annotated[str, Path(description="Percent-encoded, because an id may hold any character: `a/b` is `a%2Fb`.")],
+    agent_id: Annotated[str, Path(description="Percent-encoded, because an id may contain any character: `a/b` is `a%2Fb`.")],
     principal: CurrentPrincipal,
     application: ApplicationDep,
 ) -> None:
@@ -160,7 +160,7 @@ def withdraw(
     "/{competition_id}",
     operation_id="deleteCompetition",
     status_code=204,
-    responses=problems(401, 403, s404=_UNKNOWN, s409="It was started, so its log is public record; `reason` says so"),
+    responses=problems(401, 403, s404=_UNKNOWN, s409="It was started, so its log must stay public; see `reason`"),
 )
 def delete(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
     """Delete a competition that was never started, with its roster."""
@@ -182,7 +182,7 @@ def open_entries(competition_id: str, principal: CurrentPrincipal, application: 
     operation_id="startCompetition",
     response_model=CompetitionStartResponse,
     responses=JOB
-    | problems(401, 403, 429, 500, 507, s404=_UNKNOWN, s409="It cannot start (`reason` says why), or it was cancelled"),
+    | problems(401, 403, 429, 500, 507, s404=_UNKNOWN, s409="It cannot start (see `reason`), or it was cancelled"),
 )
 async def start(
     request: Request,
@@ -251,7 +251,9 @@ async def events(
     competition_id: str,
     request: Request,
     place: ReadPlace,
-    since_seq: Annotated[int, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="After this one; -1 reads all.")] = 0,
+    since_seq: Annotated[
+        int, Query(ge=-SAFE_INTEGER, le=SAFE_INTEGER, description="Events after this number; -1 reads all.")
+    ] = 0,
     limit: Annotated[int | None, Query(ge=1, le=10_000, description="Most events to return.")] = None,
 ) -> Response:
     """Read the event log after `since_seq`, in ascending order."""

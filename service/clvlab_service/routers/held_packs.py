@@ -14,7 +14,7 @@ router = APIRouter(prefix="/arena/held-packs", tags=["seats"], route_class=Reval
 
 @router.get("", operation_id="listHeldPacks")
 def held_packs(application: ApplicationDep) -> HeldPackList:
-    """List the packs that are or were held back for seats, oldest first, by their hashes and numbers alone."""
+    """List the packs that are or were held back for seats, oldest first. Rows have hashes and counts, without names."""
     return application.seats.held.all()
 
 

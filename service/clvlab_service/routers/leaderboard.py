@@ -50,9 +50,9 @@ def leaderboard(
     *,
     grouped: Annotated[bool, Query(description="Show only the first of an owner's rows with the same decisions.")] = False,
 ) -> Response:
-    """Rank agents over all sealed runs by mean CLV. With filters, ranks are among the rows that are left.
+    """Rank agents over all sealed runs by mean CLV. With filters, ranks are among the remaining rows.
 
-    The header `Link` names the next page. It continues after the last row of this page, whatever was added meanwhile.
+    The header `Link` has the next page. It continues after the last row of this page, even if rows were added meanwhile.
     """
     wanted = RowQuery(causality, knowledge, grouped, owner=owner)
     # Read before the rows: so rows may be newer than the tag, which costs one more request, but never older.
@@ -114,7 +114,7 @@ async def entries(
     since: _SIZE = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_ENTRIES, description="Entries per page.")] = PAGE,
 ) -> LogEntriesResponse:
-    """Read entries from an index on. With them you can rebuild the tree and count runs yourself."""
+    """Read entries from an index. You can rebuild the tree and count runs with them."""
     found, following = await place.run(application.log.page, since, limit)
     link_next(request, response, since=following)
     return found
@@ -146,7 +146,7 @@ _TILE_PATH = Path(
     responses=_NOTE | problems(s404="The log has no key"),
 )
 def tiles_checkpoint(application: ApplicationDep) -> Response:
-    """Read the checkpoint of the log's tiles (C2SP tlog-tiles): the newest that its witnesses were asked to cosign."""
+    """Read the checkpoint of the log's tiles (C2SP tlog-tiles): the newest one that was sent to the witnesses."""
     headers = {"Cache-Control": REVALIDATED}
     return Response(application.log.tiles_checkpoint(), headers=headers, media_type="text/plain; charset=utf-8")
 
@@ -158,7 +158,7 @@ def tiles_checkpoint(application: ApplicationDep) -> Response:
     responses=problems(),
 )
 def tiles_restarts(application: ApplicationDep) -> Response:
-    """Read the restarts of a restored log, which readers of its tiles need before its entries."""
+    """Read the restarts of a restored log. Readers of its tiles need them before its entries."""
     return Response(application.log.restarts(), headers={"Cache-Control": REVALIDATED}, media_type="application/json")
 
 
@@ -166,13 +166,13 @@ def tiles_restarts(application: ApplicationDep) -> Response:
     "/tiles/tile/{tile:path}",
     operation_id="getTile",
     response_class=Response,
-    responses=_TILE | problems(s404="No such tile, or the log is not so long yet; or it has no key"),
+    responses=_TILE | problems(s404="No such tile yet, or the log has no key"),
 )
 async def tile(
     tile: Annotated[str, _TILE_PATH],
     application: ApplicationDep,
     place: ReadPlace,
 ) -> Response:
-    """Read a tile of up to 256 hashes, or a bundle of up to 256 entries; neither ever changes."""
+    """Read a tile of up to 256 hashes, or a bundle of up to 256 entries. Tiles and bundles never change."""
     content = await place.run(application.log.tile, f"tile/{tile}")
     return Response(content, headers={"Cache-Control": FINAL}, media_type="application/octet-stream")

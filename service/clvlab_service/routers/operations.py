@@ -33,7 +33,7 @@ _DOCUMENTS = {
 
 @front.get("/", operation_id="getIndex")
 def index(request: Request) -> dict[str, str]:
-    """Read the addresses of the service, by operation that reads. Those that need an id or a query are templates (RFC 6570)."""
+    """Read the addresses of the service by operation. Addresses that need an id or a query are templates (RFC 6570)."""
     found = dict(_DOCUMENTS)
     for path, methods in request.app.openapi()["paths"].items():
         if "get" in methods:
@@ -94,7 +94,7 @@ _TEXT: Responses = {200: {"description": "Prometheus text", "content": {"text/pl
 async def metrics(request: Request, application: ApplicationDep, pool: MeasuresPool) -> Response:
     """Read measurements for Prometheus.
 
-    Those of the store are included if it answers within a second; `clvlab_store_up` says whether it did.
+    Measurements of the store are included if it answers within a second; `clvlab_store_up` is then 1.
     """
     request_metrics: RequestMetrics = request.app.state.metrics
     try:

@@ -151,8 +151,8 @@ _BODY: JsonObject = {
     }
 }
 _KEPT: Responses = {
-    200: {"model": UploadedPack, "headers": LOCATION, "description": "The caller has this content already"},
-    201: {"headers": LOCATION, "description": "Kept"},
+    200: {"model": UploadedPack, "headers": LOCATION, "description": "The caller already has this content"},
+    201: {"headers": LOCATION, "description": "The pack is stored"},
 }
 
 
@@ -167,7 +167,7 @@ _KEPT: Responses = {
         401,
         413,
         422,
-        s400="The body is not a valid pack; `detail` says why, and nothing is kept",
+        s400="The body is not a valid pack (see `detail`), and nothing is stored",
         s404=_OFF,
         s408="The body did not arrive in time",
         s409="The id is taken, or the caller has reached a limit of packs or bytes; `reason` says which",
@@ -183,9 +183,9 @@ async def upload(
     pool: UploadPool,
     prefer: Prefer,
 ) -> Any:
-    """Upload a pack as an archive (zip, tar or tar.gz), or with `source` a file to import.
+    """Upload a pack as an archive (zip, tar or tar.gz), or a file to import with `source`.
 
-    It is verified before the answer, unless `Prefer` asks for an answer sooner.
+    The pack is verified before the answer, unless `Prefer` asks for an earlier answer.
     """
     uploads, ends_s = application.uploads, time.monotonic() + request.app.state.settings.upload_receive_s
     uploads.require_place(principal)  # a refusal now costs nothing, and the client need not send the body
@@ -248,7 +248,7 @@ _UNKNOWN_JOB = "The caller has no such upload, or the service takes no uploads"
 
 @uploaded_router.get("/{upload_id}", operation_id="getUpload", responses=problems(401, s404=_UNKNOWN_JOB))
 def upload_state(upload_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> JobState:
-    """Read how far the verification of an upload is. Its `pack_id` is there when the pack is kept."""
+    """Read the progress of the verification of an upload. It has `pack_id` once the pack is stored."""
     return application.upload_jobs.state(principal, upload_id)
 
 
@@ -256,7 +256,7 @@ def upload_state(upload_id: str, principal: CurrentPrincipal, application: Appli
     "/{upload_id}/cancel", operation_id="cancelUpload", responses=problems(401, s404=_UNKNOWN_JOB, s409="It is over")
 )
 def cancel_upload(upload_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> JobState:
-    """Cancel the verification of an upload. Nothing of it is kept."""
+    """Cancel the verification of an upload. The upload is discarded."""
     return application.upload_jobs.cancel(principal, upload_id)
 
 

@@ -87,13 +87,11 @@ def runs(
     request: Request,
     response: Response,
     application: ApplicationDep,
-    kind: Annotated[RunKind | None, Query(description="What asked for the run.")] = None,
-    status: Annotated[RunStatus | None, Query(description="Where the run is between launch and seal.")] = None,
+    kind: Annotated[RunKind | None, Query(description="Kind of request that made the run.")] = None,
+    status: Annotated[RunStatus | None, Query(description="Status of the run, between launch and seal.")] = None,
     agent_id: Annotated[str | None, Query(max_length=200, description="An agent that the leaderboard counted.")] = None,
     pack_id: Annotated[str | None, Query(max_length=200, description="The pack that the run replays.")] = None,
-    owner: Annotated[
-        str | None, Query(max_length=300, description="DID that committed to the run; `anonymous` without a token.")
-    ] = None,
+    owner: Annotated[str | None, Query(max_length=300, description="DID of the owner; `anonymous` without a token.")] = None,
     cursor: CursorQuery = None,
     limit: PageSizeQuery = PAGE,
 ) -> RunListResponse:
@@ -107,9 +105,9 @@ def runs(
     "/{run_id}", operation_id="getRun", response_model=ProofArtifactResponse, responses=problems(410, s404="Unknown run")
 )
 def card(run_id: str, request: Request, application: ApplicationDep) -> Response:
-    """Read a proof card. It exists from the start of a run; checks are pending until the seal.
+    """Read a proof card. It exists from the start of a run. Its checks are pending until the seal.
 
-    The card of a sound run never changes once its anchor is settled, so it is `immutable` from then on.
+    The card of a run that passes its checks never changes once its anchor is settled, so it is then `immutable`.
     """
     found, is_final = application.runs.card_and_finality(run_id)
     content = _CARD.dump_json(_CARD.validate_python(found))
@@ -172,11 +170,13 @@ async def decisions(
     side: NameQuery = None,
     reason: Annotated[Reason | None, Query(description="Reason of the score.")] = None,
     valid: bool | None = None,
-    sort: Annotated[Order, Query(description="By CLV, ties go by `seq`; decisions without a CLV come last.")] = Order.SEQ,
+    sort: Annotated[
+        Order, Query(description="Order. Decisions of equal CLV are in order of `seq`, and those without a CLV come last.")
+    ] = Order.SEQ,
     cursor: CursorQuery = None,
     limit: RowsQuery = None,
 ) -> DecisionListResponse | Response:
-    """List sealed decisions with their scores, 100 per page. Pages after the first are fast, because the run is read once."""
+    """List sealed decisions with their scores, 100 per page. Later pages are fast, because the run is read once."""
     wanted = DecisionFilter(agent_id, fixture_id, market, side, reason, valid)
     if form is Form.ARROW:
         table = await place.run(application.decisions.as_arrow, run_id, wanted, sort, cursor, limit)
@@ -192,7 +192,7 @@ async def decisions(
     responses=problems(
         410,
         422,
-        s400="The commission is no rate and no known venue, or the run has no such agent",
+        s400="The commission is neither a rate nor a known venue, or the run has no such agent",
         s404="Unknown run, not sealed yet, or its pack is no longer in the catalog",
     ),
 )
@@ -201,18 +201,21 @@ async def executable(
     application: ApplicationDep,
     pool: SheetPool,
     *,
-    stake: Annotated[float, Query(ge=0.01, le=MAX_STAKE, description="Of each order, in the unit of the venue.")] = STAKE,
+    stake: Annotated[float, Query(ge=0.01, le=MAX_STAKE, description="Stake of each order, in the unit of the venue.")] = STAKE,
     delay_s: Annotated[float, Query(ge=0, le=MAX_DELAY_S, description="Seconds from decision to execution.")] = DELAY_S,
     commission: Annotated[
         str,
-        Query(max_length=20, description="Rate on the net winnings of a market, or `betfair`, `kalshi`, `polymarket`."),
+        Query(
+            max_length=20,
+            description="Commission: a rate on the net winnings of a market, or `betfair`, `kalshi`, `polymarket`.",
+        ),
     ] = "0",
     max_age_s: Annotated[
-        float, Query(ge=0.001, le=MOST_AGE_S, description="Seconds of silence after which a market is unknown.")
+        float, Query(ge=0.001, le=MOST_AGE_S, description="Age in seconds from which the offers of a market are unknown.")
     ] = AGE_S,
     agent_id: Annotated[str | None, Query(max_length=200, description="Optional if the run has one agent.")] = None,
 ) -> ExecutableResponse:
-    """Read what the scored decisions of an agent would have paid by taking offers, level by level. It is no score."""
+    """Read the profit of an agent's scored decisions if they had taken the offers of each level. It is not a score."""
     how = {"stake": stake, "delay_s": delay_s, "commission": commission, "max_age_s": max_age_s}
     key = f"executable {run_id} {agent_id!r} {how}"
     return await pool.share(key, application.backtests.executable, run_id, agent_id, **how)  # type: ignore[arg-type]

@@ -32,7 +32,9 @@ _EXAMPLE = {"name": "Underdogs of spring", "pack_id": "starter", "fixture_ids": 
     operation_id="createSeatCompetition",
     status_code=201,
     responses=CREATED
-    | problems(401, 413, 422, 429, s400="Its end is over, or the body can't be read", s404="Unknown pack of the catalog"),
+    | problems(
+        401, 413, 422, 429, s400="Its end is in the past, or the body can't be read", s404="Unknown pack of the catalog"
+    ),
 )
 def create(
     request: Request,
@@ -41,10 +43,10 @@ def create(
     body: Annotated[SeatCompetitionRequest, Body(examples=[_EXAMPLE])],
     application: ApplicationDep,
 ) -> SeatCompetitionInfo:
-    """Open a competition of seats: any owner takes seats in it by its id, and all of them play by its rules.
+    """Open a competition of seats. Any owner can take seats in it by its id, and its rules apply to all seats.
 
-    It is over a pack of the catalog. Where something is hidden its fixtures are all of the pack, or one that the secret of each
-    seat draws: nobody names them.
+    It uses a pack of the catalog. If something is hidden, the fixtures are the whole pack, or one that each seat's secret
+    draws; a request cannot choose them.
     """
     created = application.seat_competitions.create(principal, body)
     response.headers["Location"] = path_here(request, f"/arena/competitions/{created['competition_id']}")
@@ -69,8 +71,8 @@ def competitions(
 def competition(competition_id: str, application: ApplicationDep) -> SeatCompetitionInfo:
     """Read a competition of seats: its rules, its entrants by rank, and all seats of their owners.
 
-    Results are of sealed seats alone. Of a seat that plays there is the number of its answered ticks, and nothing that tells
-    how many are ahead, unless nothing is hidden.
+    Only sealed seats have results. A playing seat shows the number of its answered ticks. It shows the number of all ticks
+    only if nothing is hidden.
     """
     return application.seat_competitions.get(competition_id)
 
@@ -78,8 +80,8 @@ def competition(competition_id: str, application: ApplicationDep) -> SeatCompeti
 @owned.post(
     "/{competition_id}/close",
     operation_id="closeSeatCompetition",
-    responses=problems(401, 403, s404=_UNKNOWN, s409="It is closed"),
+    responses=problems(401, 403, s404=_UNKNOWN, s409="It is already closed"),
 )
 def close(competition_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> SeatCompetitionInfo:
-    """Close a competition of seats. No seat can be taken in it afterwards; those that play go on."""
+    """Close a competition of seats. Nobody can take a new seat afterwards; playing seats continue."""
     return application.seat_competitions.close(principal, competition_id)

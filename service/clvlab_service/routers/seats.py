@@ -40,7 +40,7 @@ _ACTION = {"tick": 1, "decisions": [{"action": "BACK", "side": "s-16f9fbf6de0c15
     operation_id="takeSeat",
     status_code=201,
     responses=CREATED
-    | problems(400, 401, 413, 422, 429, 507, s404="Unknown pack", s409="No fixture of the pack that is held back is left"),
+    | problems(400, 401, 413, 422, 429, 507, s404="Unknown pack", s409="Every fixture of the held-back pack was dealt"),
 )
 def take(
     request: Request,
@@ -49,10 +49,10 @@ def take(
     body: Annotated[SeatRequest, Body(examples=[_EXAMPLE])],
     application: ApplicationDep,
 ) -> SeatStart:
-    """Take a seat: an agent that runs elsewhere answers the past prices of a pack tick by tick.
+    """Take a seat: an agent that runs elsewhere answers one price update of a pack at a time.
 
-    The run log commits to its run first. The answer has the first tick; each later one leaves once the answer to the one
-    before it is on the disk.
+    The run log commits to its run first. The answer has the first tick. Each later tick is sent once the answer to the
+    previous one is stored.
     """
     started = application.seats.take(principal, body)
     response.headers["Location"] = path_here(request, f"/arena/seats/{started['seat_id']}")
@@ -81,9 +81,9 @@ async def seat(
     application: ApplicationDep,
     wait_s: Annotated[int, Query(ge=0, le=30, description="Longest wait for the next tick of a live seat.")] = 0,
 ) -> SeatInfo:
-    """Read a seat, with its open tick while it plays, and with its secret and fixtures once its run is sealed.
+    """Read a seat. It has its open tick while it plays, and its secret and fixtures once its run is sealed.
 
-    With `wait_s` the answer comes once the next tick of a live seat has come, or the seat is over, or after that time.
+    With `wait_s`, the answer of a live seat waits for its next tick, for its end, or for that time.
     """
     until_s = time.monotonic() + wait_s
     while True:
@@ -104,14 +104,14 @@ async def seat(
         422,
         s400="The body can't be read, or a decision names what the seat has not shown, or repeats another",
         s404=_UNKNOWN,
-        s409="The tick has another answer or has not left yet, or the seat is over",
+        s409="The tick already has a different answer or was not sent yet, or the seat is over",
     ),
     openapi_extra={"security": [{"bearer": []}]},
 )
 async def act(seat_id: str, request: Request, body: Annotated[SeatAction, Body(examples=[_SILENCE, _ACTION])]) -> Response:
-    """Answer the open tick, by decisions or by none, and get the next one.
+    """Answer the open tick with decisions or without any, and get the next tick.
 
-    The same answer again returns what it returned before. An answer after the deadline is not recorded: its tick is missed.
+    Repeating an answer returns the same response. An answer after the deadline is not recorded, and its tick is missed.
     """
     return await answer(request.app.state.application.seats, request.state.principal, seat_id, body)
 
@@ -135,7 +135,7 @@ async def answer(seats: Seats, principal: str, seat_id: str, action: SeatAction)
     responses=problems(401, s404=_UNKNOWN, s409="The seat is over"),
 )
 def withdraw(seat_id: str, principal: CurrentPrincipal, application: ApplicationDep) -> None:
-    """Give up a seat. It stays on the record: the run log says that it was abandoned, and after how many ticks."""
+    """Give up a seat. The run log records that it was abandoned, and after how many ticks."""
     application.seats.withdraw(principal, seat_id)
 
 

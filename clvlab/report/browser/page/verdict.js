@@ -48,7 +48,8 @@ function showChecks(result) {
 }
 
 function _check(className, mark, name, why, numbers = {}) {
-  const text = element("div", {}, element("span", { className: "name", text: name }), element("p", { className: "why", text: why }));
+  const question = QUESTIONS[name] ? [element("p", { className: "question", text: QUESTIONS[name] })] : [];
+  const text = element("div", {}, ...question, element("span", { className: "name", text: name }), element("p", { className: "why", text: why }));
   if (Object.keys(numbers).length) text.append(facts(element("dl", { className: "facts" }), Object.entries(numbers)));
   return element("li", { className }, element("span", { className: "mark", text: mark }), text);
 }
