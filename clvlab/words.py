@@ -789,8 +789,8 @@ def causality(label: str, blind: object = None) -> str:
 
     Examples
     --------
-    >>> causality("asked", "open")
-    'answered from elsewhere, one price update at a time; nothing was hidden from the agent; earlier knowledge of prices is possible'
+    >>> causality("asked", "open").partition("; ")[2]
+    'nothing was hidden from the agent; earlier knowledge of prices is possible'
     """
     evidence, hidden = CAUSALITY.get(label, label), BLINDNESS.get(str(blind))
     return (
