@@ -86,8 +86,7 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
     verified, record = None, None if verify else kept_verdict(folder)
     try:
         keep = keeper(folder) if verify else None
-        run = Run(load(folder))
-        evidence = run.evidence
+        evidence = (run := Run(load(folder))).evidence
         found = verify_folder(folder) if verify else None
     except (EvidenceError, FileError, UnknownRunError, OSError) as error:
         return ListedRun(folder, folder.name, written, verified=False if verify else None, fault=str(error), record=record)

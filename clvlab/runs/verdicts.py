@@ -88,10 +88,8 @@ class VerdictRecords:
             if self.folder.is_symlink():  # it came with runs of others, and would lead the record over a file elsewhere
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self.folder))
             self.folder.mkdir(exist_ok=True)
-        stated = {"schema": _SCHEMA, "bytes": digest, "place": self._place(), "passed": passed}
-        content = orjson.dumps(
-            stated | {"failed": list(failed), "when_ms": when_ms, "by": dict(by)}, option=orjson.OPT_INDENT_2
-        )
+        stated = {"schema": _SCHEMA, "bytes": digest, "place": self._place(), "passed": passed, "failed": list(failed)}
+        content = orjson.dumps(stated | {"when_ms": when_ms, "by": dict(by)}, option=orjson.OPT_INDENT_2)
         if self.folder is None:
             self._held[name] = content
         else:
