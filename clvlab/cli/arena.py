@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 import typer
 
@@ -155,11 +155,12 @@ def _competitions(url: str | None, store: Path | None) -> Iterator[_Lists]:
         with Client(url) as client:
             yield client.seat_competition, client.seat_competitions
         return
-    from urllib.parse import quote
-
     from clvlab.arena.application import Application
+    from clvlab.store.url import require_there
 
-    application = Application(f"sqlite:///{quote(str(store))}")
+    place = _url_of(cast("Path", store))
+    require_there(place)
+    application = Application(place)
     try:
         yield application.seat_competitions.get, application.seat_competitions.page
     finally:
