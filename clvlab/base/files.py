@@ -9,7 +9,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
@@ -132,16 +132,24 @@ class StagingPath:
         os.close(self.descriptor)
 
 
+class ScratchFolder:
+    """A folder outside of all results, which is removed when it is closed, or with this process."""
+
+    def __init__(self, prefix: str = "clvlab-") -> None:
+        self._folder = TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+        self.path = Path(self._folder.name)
+        _HELD.add(self.path)
+
+    def close(self) -> None:
+        _HELD.discard(self.path)
+        self._folder.cleanup()
+
+
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Make a folder outside of all results, which is removed with the context."""
-    with TemporaryDirectory(prefix="clvlab-") as name:
-        path = Path(name)
-        _HELD.add(path)
-        try:
-            yield path
-        finally:
-            _HELD.discard(path)
+    with closing(ScratchFolder()) as made:
+        yield made.path
 
 
 def remove_unfinished() -> None:

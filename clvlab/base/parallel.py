@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import copyreg
 import os
 import time
@@ -9,10 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, groupby, islice
 from typing import Any, Generic, TypeVar
 
 from clvlab import errors
+from clvlab.base.files import ScratchFolder
 from clvlab.base.progress import listening, muted
 from clvlab.errors import ClvlabError, ExecutorError
 
@@ -173,5 +176,14 @@ def _cores() -> Executor:
     """Return the pool of this process, with one Polars thread for each worker. A new pool replaces a broken one."""
     from loky import get_reusable_executor  # only here: most sessions never leave their process
 
-    pool: Executor = get_reusable_executor(max_workers=workers(), env={"POLARS_MAX_THREADS": "1"}, timeout=60)
+    env = {"POLARS_MAX_THREADS": "1", "TMPDIR": str(_scratch().path)}
+    pool: Executor = get_reusable_executor(max_workers=workers(), env=env, timeout=60)
     return pool
+
+
+@cache
+def _scratch() -> ScratchFolder:
+    """Return a folder for temporary files of workers: one that is ended leaves its own."""
+    made = ScratchFolder()
+    atexit.register(made.close)
+    return made

@@ -130,13 +130,14 @@ class Watch:
             return
         # A notebook knows by the context which cell the work belongs to.
         thread = Thread(target=copy_context().run, args=(self._draw,), name="clvlab-progress", daemon=True)
-        thread.start()
         try:
+            thread.start()  # waits for the thread, and may be interrupted there
             with listening(self):
                 yield
         finally:
             self._over.set()
-            thread.join()
+            if thread.is_alive():
+                thread.join()
 
     def _draw(self) -> None:
         if self._over.wait(self._after_s):

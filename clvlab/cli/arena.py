@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 import typer
 
-from clvlab.base.files import new_file
+from clvlab.base.files import new_file, written_file
 from clvlab.base.invocation import command
 from clvlab.cli.groups import Commands
 from clvlab.cli.options import HORIZON_S, FixturesOption, JsonOption, MarketsOption, goes_with
@@ -100,14 +100,15 @@ def arena_play(
     seat_id = ""
     with (
         interruptible(lambda: f"seat {seat_id} stays open, and is abandoned later" if seat_id else "no seat was taken"),
+        written_file(bundle) if bundle else nullcontext() as file,  # a place that can't be written costs no seat
         _service(url, token) if url else _here(store) as arena,
     ):
         start = arena.take(request)
         seat_id = start["seat_id"]
         wait = partial(_live_tick, arena, seat_id) if blind == "live" else None
         last = play(own, start, partial(arena.act, seat_id), wait)
-        written = bundle or Path(f"{start['run_id']}.clv")
-        new_file(written, arena.bundle(start["run_id"]))
+        written, content = bundle or Path(f"{start['run_id']}.clv"), arena.bundle(start["run_id"])
+        new_file(written, content) if file is None else file.write(content)
         pack = pack or arena.seat(seat_id, 0)["pack_id"]
     ticks = last["answered"]["tick"]
     if as_json:
@@ -155,11 +156,12 @@ def _competitions(url: str | None, store: Path | None) -> Iterator[_Lists]:
         with Client(url) as client:
             yield client.seat_competition, client.seat_competitions
         return
-    from urllib.parse import quote
-
     from clvlab.arena.application import Application
+    from clvlab.store.url import require_there
 
-    application = Application(f"sqlite:///{quote(str(store))}")
+    place = _url_of(cast("Path", store))
+    require_there(place)
+    application = Application(place)
     try:
         yield application.seat_competitions.get, application.seat_competitions.page
     finally:

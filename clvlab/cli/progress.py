@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 0.3
 _TERMINATED = 128 + signal.SIGTERM
-_NOTHING = "nothing was written"
 _ENDS = {signal.SIGINT: ("interrupted", INTERRUPTED), signal.SIGTERM: ("terminated", _TERMINATED)}
 
 
@@ -34,7 +33,7 @@ class _Termination(KeyboardInterrupt):
 
 def nothing_written() -> str:
     """The report of most commands."""
-    return _NOTHING
+    return "nothing was written"
 
 
 @contextmanager
@@ -96,11 +95,14 @@ def _watch(heard: int, over: threading.Event, left: Callable[[], str]) -> None:
 
 def _end_at_once() -> None:
     """End the workers of this process, and remove its unfinished files."""
+    from multiprocessing.util import _run_finalizers  # type: ignore[attr-defined]
+
     from clvlab.base.files import remove_unfinished
     from clvlab.base.parallel import end_workers
 
     end_workers()
     remove_unfinished()
+    _run_finalizers(0)  # else the tracker of resources warns of semaphores of the pool, which it removes
 
 
 def _say(how: str, left: Callable[[], str]) -> None:

@@ -289,7 +289,7 @@ def verify(
         digest = folder_digest(path) if path.is_dir() else None
         done = verdict_on(path)
         if digest is not None and keep_verdict(path, digest, done.failed, passed=done.passed) is None:
-            err.print(plain(f"note: this verdict is not kept for the list of runs, as the folder around {path} is read-only"))
+            err.print(plain(f"note: this verdict is not kept: no record can be written next to {path}, or its files changed"))
         return done
 
     def verdict_on(path: Path) -> _Judged:

@@ -100,7 +100,7 @@ def dev_token(
 
 def rebuild_leaderboard(database_url: DatabaseOption) -> None:
     """Recompute the leaderboard from all sealed runs, store it, and print what differed; exit 1 if anything did."""
-    with _store(database_url) as application:
+    with _application(database_url) as application:
         differences = application.leaderboard.rebuild()
     for difference in differences:
         out.print(plain(difference))
@@ -116,25 +116,9 @@ def retention(
     database_url: DatabaseOption,
 ) -> None:
     """Remove old backtests that were requested without a token; the log, the leaderboard and their hashes stay."""
-    with _store(database_url) as application:
+    with _application(database_url) as application:
         removed, freed = application.retention.apply(days)
     out.print(f"{counted(removed, 'run')} {'was' if removed == 1 else 'were'} removed, {freed:,} bytes are free")
-
-
-@contextmanager
-def _store(database_url: str) -> Iterator[Application]:
-    """Open an existing store; a misspelt name is an error and creates no store."""
-    try:
-        from clvlab.arena.application import Application
-        from clvlab.store.url import require_there
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("service", error.name) from error
-    require_there(database_url)
-    application = Application(database_url)
-    try:
-        yield application
-    finally:
-        application.close()
 
 
 def backup(
@@ -203,14 +187,20 @@ def admit_upload(
 
 
 @contextmanager
-def _application(database_url: str, uploads: Path | None = None, catalog: Path | None = None) -> Iterator[Application]:
+def _application(
+    database_url: str, uploads: Path | None = None, catalog: Path | None = None, *, create: bool = False
+) -> Iterator[Application]:
+    """Open a store; a misspelt name is an error, and makes no store without ``create``."""
     from clvlab.packs.catalog import Catalog
 
     try:
         from clvlab.arena.application import Application
         from clvlab.arena.uploads.intake import UploadLimits
+        from clvlab.store.url import require_there
     except ModuleNotFoundError as error:
         raise MissingExtraError("service", error.name) from error
+    if not create:
+        require_there(database_url)
     own = None if catalog is None else Catalog(catalog)
     application = Application(database_url, catalog=own, uploads=None if uploads is None else UploadLimits(uploads))
     try:
@@ -230,7 +220,7 @@ def hold_back(
     as_json: JsonOption = False,
 ) -> None:
     """Hold a pack back for seats: the run log gets its hash and that of its fixtures, and each fixture goes to one seat."""
-    with _application(database_url, uploads, catalog) as opened:
+    with _application(database_url, uploads, catalog, create=True) as opened:
         _show_held(opened.seats.held.hold_back(folder), as_json=as_json)
 
 

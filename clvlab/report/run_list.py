@@ -83,15 +83,14 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
     from clvlab.statistics.measures import fixture_sums
 
     written = datetime.fromtimestamp(_written_s(folder), UTC)
-    keep = keeper(folder) if verify else None
     verified, record = None, None if verify else kept_verdict(folder)
     try:
-        run = Run(load(folder))
-        evidence = run.evidence
+        keep = keeper(folder) if verify else None
+        evidence = (run := Run(load(folder))).evidence
+        found = verify_folder(folder) if verify else None
     except (EvidenceError, FileError, UnknownRunError, OSError) as error:
         return ListedRun(folder, folder.name, written, verified=False if verify else None, fault=str(error), record=record)
-    if keep is not None:
-        found = verify_folder(folder)
+    if keep is not None and found is not None:
         verified, record = found.passed, keep(found)
     agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])
     rows = run.marked

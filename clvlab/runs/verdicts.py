@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from clvlab.anchor.records import ANCHOR_FILE
-from clvlab.base.files import MAX_KEYS_BYTES, file_bytes, file_bytes_or_none, replace_file
+from clvlab.base.files import MAX_KEYS_BYTES, file_bytes, replace_file
+from clvlab.errors import FileError
 from clvlab.store.folder import SEALED_FILES, UNSEALED_FILES
 
 if TYPE_CHECKING:  # imported where it is used, so that a list of runs waits for nothing else
@@ -28,6 +30,7 @@ if TYPE_CHECKING:  # imported where it is used, so that a list of runs waits for
     from clvlab.proof.verify import Verification
 
 _FOLDER = ".verdicts"
+_UNKEPT = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG)
 _SCHEMA = "clvlab-verdict/1"
 
 
@@ -83,11 +86,11 @@ class VerdictRecords:
         """Record a verification of the bytes of a digest; the newest record of a run replaces the one before."""
         when_ms = time.time_ns() // 1_000_000
         if self.folder is not None:
+            if self.folder.is_symlink():  # it came with runs of others, and would lead the record over a file elsewhere
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self.folder))
             self.folder.mkdir(exist_ok=True)
-        stated = {"schema": _SCHEMA, "bytes": digest, "place": self._place(), "passed": passed}
-        content = orjson.dumps(
-            stated | {"failed": list(failed), "when_ms": when_ms, "by": dict(by)}, option=orjson.OPT_INDENT_2
-        )
+        stated = {"schema": _SCHEMA, "bytes": digest, "place": self._place(), "passed": passed, "failed": list(failed)}
+        content = orjson.dumps(stated | {"when_ms": when_ms, "by": dict(by)}, option=orjson.OPT_INDENT_2)
         if self.folder is None:
             self._held[name] = content
         else:
@@ -96,26 +99,27 @@ class VerdictRecords:
 
     def get(self, name: str, digest: Callable[[], str]) -> VerdictRecord | None:
         """Return the record of a run whose bytes have a digest now; `None` without one of this reader."""
-        if self.folder is None:
-            content = self._held.get(name)
-        else:
-            content = file_bytes_or_none(self.folder / f"{name}.json", MAX_KEYS_BYTES)
-        if content is None:
-            return None
         try:
-            stated = orjson.loads(content)
+            stated = orjson.loads(self._held[name] if self.folder is None else _own_bytes(self.folder / f"{name}.json"))
             if stated["schema"] != _SCHEMA or stated["place"] != self._place():
                 return None
             when = datetime.fromtimestamp(stated["when_ms"] / 1000, UTC)
             by = {str(key): str(value) for key, value in stated["by"].items()}
             failed = tuple(map(str, stated["failed"]))
             return VerdictRecord(stated["passed"] is True, failed, when, by, stated["bytes"] == digest())
-        except (orjson.JSONDecodeError, AttributeError, KeyError, OverflowError, TypeError, ValueError):
-            return None  # not a record that this function wrote, so nothing was verified
+        except (AttributeError, FileError, KeyError, OSError, OverflowError, TypeError, ValueError):
+            return None  # not a record that this reader wrote, so nothing was verified; or the run can't be read
 
     def _place(self) -> int:
         """Return a number of the folder that copies and archives of it do not have."""
         return 0 if self.folder is None else self.folder.stat().st_ino
+
+
+def _own_bytes(path: Path) -> bytes:
+    """Read a record; ``FileError`` for one of another user, or behind a link that came with runs of others."""
+    if path.parent.is_symlink() or path.lstat().st_uid != getattr(os, "geteuid", lambda: 0)():
+        raise FileError(f"{str(path)!r} is no record of this user")
+    return file_bytes(path, MAX_KEYS_BYTES)
 
 
 def records_around(run: Path) -> VerdictRecords:
@@ -150,7 +154,7 @@ def kept_verdict(run: Path) -> VerdictRecord | None:
 def keep_verdict(run: Path, digest: str, failed: Sequence[str], *, passed: bool) -> VerdictRecord | None:
     """Record a verification of a run folder, whose bytes had a digest before it.
 
-    Returns `None`, and records nothing, where the folder around the run is read-only, or if the bytes changed meanwhile.
+    Returns `None`, and records nothing, where no record can be written next to the run, or if the bytes changed meanwhile.
     """
     from clvlab.runs.versions import judge
 
@@ -159,7 +163,7 @@ def keep_verdict(run: Path, digest: str, failed: Sequence[str], *, passed: bool)
     try:
         return records_around(run).keep(run.resolve().name, digest, failed, judge(), passed=passed)
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno in _UNKEPT:
             return None
         raise
 

@@ -243,7 +243,7 @@ def _of_runs(shell: Shell) -> None:
     call("bets grade bets.csv --pack starter --json")
     call("bets grade bets.csv --pack starter --column tim=placed_at")
     (folder / "player.py").write_text(PLAYER)
-    call(f"arena play player.py:Player --pack starter {' '.join(FIXTURE)} --out seat.clv")
+    call(f"arena play player.py:Player --pack starter {' '.join(FIXTURE)} --out seat.clv --store seats.db")
     call("arena play player.py:Nobody --pack starter")
     call("arena play player.py:Player")
     call("arena competitions --store seats.db")

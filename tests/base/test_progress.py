@@ -1,6 +1,7 @@
 from contextlib import contextmanager
 from contextvars import copy_context
 from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 
 import pytest
 
@@ -164,3 +165,19 @@ def test_a_setting_that_is_no_number_of_seconds_is_refused(text, monkeypatch):
 
     with pytest.raises(SettingsError, match=repr(text)):
         patience_s()
+
+
+def test_a_thread_that_an_interrupt_meets_at_its_start_ends_too(monkeypatch):
+    drawing = Drawing()
+
+    def interrupted(thread):
+        start(thread)
+        raise KeyboardInterrupt
+
+    start = Thread.start
+    monkeypatch.setattr(Thread, "start", interrupted)
+
+    with pytest.raises(KeyboardInterrupt), Watch(drawing, after_s=3600).watching():
+        pass
+
+    assert "clvlab-progress" not in {thread.name for thread in enumerate_threads()}

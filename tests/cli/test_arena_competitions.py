@@ -67,6 +67,18 @@ def test_another_rule_than_the_competition_has_is_refused(competition_id, tmp_pa
     assert said in one_line(errors)
 
 
+def test_a_place_that_cannot_be_written_costs_no_seat(competition_id, tmp_path):
+    (tmp_path / "taken.clv").write_text("mine")
+    named = ["--competition", competition_id, "--store", "seats.db"]
+
+    for out in ("taken.clv", "nowhere/seat.clv"):
+        assert clvlab(tmp_path, "arena", "play", "player.py:Player", *named, "--out", out)[0] == 2
+
+    stands = json.loads(clvlab(tmp_path, "arena", "competitions", *named[1:], "--json")[1])
+    assert stands["standing"] == []
+    assert (tmp_path / "taken.clv").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

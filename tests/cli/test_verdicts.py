@@ -133,6 +133,72 @@ def test_a_record_that_lacks_a_field_is_none(folder, name):
     assert word(folder) == "not yet"
 
 
+IN_ITS_PLACE = {
+    "a folder": lambda record, _: record.mkdir(),
+    "a pipe": lambda record, _: os.mkfifo(record),
+    "a huge file": lambda record, _: record.write_bytes(bytes((1 << 20) + 1)),
+    "a time after all clocks": lambda record, stated: record.write_text(json.dumps(stated | {"when_ms": 10**20})),
+}
+
+
+def test_a_list_outlives_what_lies_in_place_of_a_record(folder):
+    clvlab(folder, "verify", "latest")
+    (record,) = (folder / "runs" / ".verdicts").iterdir()
+    stated = json.loads(record.read_bytes())
+
+    for name, put in IN_ITS_PLACE.items():
+        record.rmdir() if record.is_dir() else record.unlink()
+        put(record, stated)
+        assert (name, word(folder)) == (name, "not yet")
+
+
+def test_a_record_of_another_user_does_not_count(folder, monkeypatch):
+    clvlab(folder, "verify", "latest")
+    own = os.geteuid()
+
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+
+    assert word(folder) == "not yet"
+
+
+def test_a_link_that_came_with_runs_of_others_leads_no_record_over_another_file(folder):
+    (folder / f"{run_in(folder).name}.json").write_text("mine")
+    (folder / "runs" / ".verdicts").symlink_to(folder)
+
+    code, out, err = clvlab(folder, "verify", "latest")
+
+    assert (code, "verified: the seal is intact" in out) == (0, True)
+    assert err.startswith("note: this verdict is not kept")
+    assert (folder / f"{run_in(folder).name}.json").read_text() == "mine"
+    assert word(folder) == "not yet"
+
+
+def test_a_verdict_stands_where_no_record_has_room(folder):
+    records, run = folder / "runs" / ".verdicts", run_in(folder)
+    records.touch()
+    assert cl.open_run(run).verify().passed
+    assert word(folder) == "not yet"
+
+    records.unlink()
+    run = run.rename(run.with_name("run_" + "x" * 250))
+    assert cl.open_run(run).verify().passed
+    assert word(folder) == "not yet"
+
+
+def test_a_run_that_cannot_be_read_any_more_is_a_row_of_the_list(folder, monkeypatch):
+    clvlab(folder, "verify", "latest")
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    for reader in ("clvlab.runs.verdicts.file_bytes", "clvlab.store.folder.file_bytes_or_none"):
+        monkeypatch.setattr(reader, refuse)
+
+    for verify in (False, True):
+        row = listed_run(run_in(folder), verify=verify)
+        assert (row.record, "Permission denied" in row.fault) == (None, True)
+
+
 def test_nothing_of_a_record_enters_a_run_or_its_bundle(folder):
     before = {path.name: path.read_bytes() for path in run_in(folder).iterdir()}
     assert clvlab(folder, "bundle", "latest", "--out", "before.clv")[0] == 0

@@ -48,6 +48,7 @@ from clvlab.agents.isolation.sandbox import CLVLAB, begin_resident, make_residen
 from clvlab.agents.isolation.steps import answered, steps
 from clvlab.agents.isolation.tapes import write_tape
 from clvlab.agents.ticks import fixture_ends
+from clvlab.base.files import ScratchFolder
 from clvlab.base.progress import ReportClock, is_heard, report
 from clvlab.engine.agent import Identity, sealable
 from clvlab.errors import AgentError, AgentFailedError, ClvlabError, DecisionError, SchemaError
@@ -144,7 +145,7 @@ class AgentProcess:
         self, code: Code, limits: ProcessLimits, *, silent: bool = False, grows: bool = False, shielded: bool = False
     ) -> None:
         self._code, self._limits = code, limits
-        self._folder = tempfile.TemporaryDirectory(prefix="clvlab-agent-")
+        self._folder = ScratchFolder("clvlab-agent-")
         self._lock, self._loaded = Lock(), False
         self._talk: Thread | None = None
         self._left = self.has_seen = False
@@ -152,7 +153,7 @@ class AgentProcess:
         self._written: tuple[ref[Tape], Path] | None = None
         settings: ProcessSetup = {
             "grows": grows,
-            "folder": str(Path(self._folder.name).resolve()),
+            "folder": str(self._folder.path.resolve()),
             "memory_mb": limits.memory_mb,
             "network": limits.network,
             "reads": [str(path) for path in (*limits.reads, *limits.named)],
@@ -274,7 +275,7 @@ class AgentProcess:
         self._left = True
         if self._talk is None or not self._talk.is_alive():
             self._close_pipes()
-        self._folder.cleanup()
+        self._folder.close()
 
     def _close_pipes(self) -> None:
         for pipe in (self._requests, self._answers):
@@ -309,7 +310,7 @@ class AgentProcess:
     def _handed(self, tape: Tape) -> Path:
         if self._written is not None and self._written[0]() is tape:
             return self._written[1]
-        folder = Path(tempfile.mkdtemp(dir=self._folder.name))
+        folder = Path(tempfile.mkdtemp(dir=self._folder.path))
         write_tape(tape, folder)
         if self._written is not None:
             for file in self._written[1].iterdir():
