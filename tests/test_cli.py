@@ -298,7 +298,7 @@ def test_the_list_of_packs_names_the_bundled_ones(tmp_path):
         (("log", "show", "nowhere"), "no run log at 'nowhere'"),
         (("log", "checkpoint", "nowhere", "--key", "nothing"), "no key file at 'nothing'"),
         (("log", "keygen", "two words", "--out", "log.key"), "name of a key"),
-        (("witness", "--key", "nothing", "--state", "seen.json", "--log", "x"), "no key file at 'nothing'"),
+        (("log", "witness", "--key", "nothing", "--state", "seen.json", "--log", "x"), "no key file at 'nothing'"),
     ],
 )
 def test_bad_input_exits_2_with_one_error_that_names_the_value_and_leaves_nothing(tmp_path, args, message):
@@ -317,12 +317,12 @@ def test_leaderboard_is_rebuilt_from_the_sealed_runs(tmp_path):
     application.backtests.run(BacktestRunRequest(**request))
     sound = application.leaderboard.rows()
     application.close()
-    assert clvlab(tmp_path, "rebuild-leaderboard", "--database-url", url)[0] == 0
+    assert clvlab(tmp_path, "service", "rebuild-leaderboard", "--database-url", url)[0] == 0
 
     with sqlite3.connect(tmp_path / "runs.db") as connection:
         connection.execute("UPDATE standings SET total_clv_bps = 999999")
     connection.close()
-    code, printed, _ = clvlab(tmp_path, "rebuild-leaderboard", "--database-url", url)
+    code, printed, _ = clvlab(tmp_path, "service", "rebuild-leaderboard", "--database-url", url)
 
     again = Application(url)
     assert again.leaderboard.rows() == sound

@@ -19,7 +19,7 @@ from clvlab.cli.bets import bets_app
 from clvlab.cli.explain import explain
 from clvlab.cli.groups import Program
 from clvlab.cli.live import capture, devfeed, live
-from clvlab.cli.log import log_app, witness
+from clvlab.cli.log import log_app
 from clvlab.cli.machine import agents_app, doctor, version
 from clvlab.cli.options import (
     HORIZON_S,
@@ -57,7 +57,7 @@ from clvlab.cli.packs import packs_app
 from clvlab.cli.progress import display_progress, interruptible
 from clvlab.cli.runs import compare, report, runs, share, verify
 from clvlab.cli.search import sweep
-from clvlab.cli.service import EARLIER_NAMES, service_app
+from clvlab.cli.service import service_app
 from clvlab.errors import ClvlabError, MissingLibraryError
 from clvlab.report import run_list
 from clvlab.words import REASONS, amount, counted, percent, side_of_market
@@ -321,7 +321,7 @@ _PANELS: Mapping[str, Sequence[Callable[..., None] | tuple[typer.Typer, str]]] =
     "Check and share": (verify, share, proof.bundle, proof.verifier, proof.disclose, proof.push),
     "Bring your own odds and bets": ((packs_app, "packs"), (bets_app, "bets"), capture),
     "Meet other agents": ((arena_app, "arena"), mcp),
-    "Prove time and prices": (proof.anchor, proof.prove, (log_app, "log"), witness),
+    "Prove time and prices": (proof.anchor, proof.prove, (log_app, "log")),
     "Try without accounts": (devfeed, proof.devchain),
     "This installation": (doctor, version, (service_app, "service")),
 }
@@ -333,5 +333,3 @@ for panel, parts in _PANELS.items():
             app.add_typer(part[0], name=part[1], rich_help_panel=panel)
         else:
             app.command(rich_help_panel=panel)(part)
-for one in EARLIER_NAMES:
-    app.command(hidden=True)(one)

@@ -14,7 +14,6 @@ from clvlab.cli.groups import Commands
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
 from clvlab.cli.output import err, out, plain, print_json, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import display_progress, interruptible
-from clvlab.cli.service import admit_upload, hold_back, release, uploads
 from clvlab.errors import PackFormatError, PackTamperedError, SourceError
 from clvlab.words import counted, local_minute, moment, utc
 
@@ -326,10 +325,3 @@ def _pack_info(pack: Pack) -> dict[str, object]:
         "grade": pack.grade.value,
         "fixtures": list(pack.fixture_ids),
     } | ({"verification": pack.verification} if pack.verification else {})
-
-
-# Commands of ``clvlab service``, under names that scripts also call.
-
-
-for one in (uploads, admit_upload, hold_back, release):
-    packs_app.command(hidden=True)(one)
