@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -81,6 +82,7 @@ _REMEDIES = {
     errno.EFBIG: "; the disk or your limit (ulimit -f) is too small for the file: no partial file was kept",
     errno.EROFS: "; name a place that is writable",
     errno.EACCES: "; name a place that you can read and write",
+    errno.ENOENT: "; name a place in a folder that exists",
     errno.EEXIST: "; existing files are kept: name another place, or move the file away",
     errno.EISDIR: "; a file belongs there: move the folder away",
     errno.ENOTDIR: "; a folder belongs there: move the file away, or name another place",
@@ -88,6 +90,7 @@ _REMEDIES = {
     errno.ENOTSUP: "; its file system has no file locks: use a local disk",
 }
 """What to do about an error of the operating system."""
+_NUMBER = re.compile(r"^\[Errno \d+\] ")
 
 
 def _help_has_boxes() -> bool:
@@ -109,7 +112,8 @@ def main() -> None:
             err.print(plain(f"into this environment: {install_command(error.requirement)}"))
         sys.exit(error.exit_code)
     except OSError as error:
-        err.print(f"[red]error:[/] {plain(str(error))}{plain(_REMEDIES.get(error.errno or 0, ''))}")
+        text = f"{_NUMBER.sub('', str(error))}{_REMEDIES.get(error.errno or 0, '')}"
+        err.print(f"[red]error:[/] {plain(text)}")
         sys.exit(ClvlabError.exit_code)
     except MemoryError:
         err.print("[red]error:[/] there is not enough memory for this")

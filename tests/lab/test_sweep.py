@@ -125,7 +125,7 @@ def test_a_point_that_fails_is_named():
     with pytest.raises(AgentError) as raised:
         cl.sweep("starter", "cumulative-drift", {"warmup_ticks": [10, -1]})
 
-    assert raised.value.__notes__ == ["at the point warmup_ticks=-1"]
+    assert raised.value.__notes__ == ["at the setting warmup_ticks=-1"]
 
 
 @pytest.mark.parametrize("grid", [{}, {"warmup_ticks": []}, {"warmup_ticks": "10"}])
