@@ -128,7 +128,7 @@ class Result(Exportable):
         --------
         >>> from clvlab.lab import backtest
         >>> backtest("season", "cumulative-drift").verdict.partition(":")[0]
-        'Loses at its prices, and no move of the line is shown'
+        'Loses at its prices, and its CLV may be luck'
         """
         return self._headline.verdict.sentence
 
