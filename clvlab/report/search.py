@@ -197,8 +197,8 @@ def best_points(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measur
 _MAX_ROWS = 10
 _STABLE, _WORTHLESS = 0.1, 0.45
 _READING = (
-    "PBO near one half: the choice among these settings is worth nothing, though all of them may be good or bad. Near 0 the same "
-    "settings stay good. The slope leans below zero by construction, because both halves share one total. Halves of one "
+    "PBO near one half: the choice among these settings is worth nothing, though all of them may be good or bad. Near 0 the "
+    "same settings stay good. The slope leans below zero by construction, because both halves share one total. Halves of one "
     "sample share its luck: PBO is not a p-value."
 )
 
