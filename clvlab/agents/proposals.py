@@ -146,15 +146,15 @@ class BetsConfig(Config):
 
 
 def decide_bets(tape: Tape, config: BetsConfig) -> pl.DataFrame:
-    """Return the bets of a record as they were placed, and nothing about fixtures on which there was no bet.
+    """Return the bets of a record as they were placed; a fixture without a bet has no decision.
 
-    A record is made beforehand, by ``clvlab.grade_bets`` or by hand, and stands whole in the sealed configuration, so that a
-    run can be repeated without the file that it came from. What was paid is not part of it: a bet is scored at the price of
-    the tape. Bets outside ``markets`` are left out.
+    A record is made before the run, by ``clvlab.grade_bets`` or by hand. It is part of the sealed configuration, so that the
+    run can be repeated without the original file. Payouts are not part of it: a bet is scored at the price of the tape. Bets
+    outside ``markets`` are left out.
 
-    A fixture, tick, market or side that is not on the tape, or a market not yet quoted at the tick, is refused. A tape
-    without a content hash may still grow, as a prefix of another or a live one does: there a tick later than the last one is
-    not refused but left for later.
+    A fixture, tick, market or side that the tape does not have is refused, and so is a market without a quote at the tick.
+    A tape without a content hash may still grow, as a prefix or a live one does: entries after its last tick are kept for
+    later.
 
     Raises
     ------
@@ -275,16 +275,15 @@ class LlmConfig(Config):
 
 
 def decide_proposals(tape: Tape, config: LlmConfig) -> pl.DataFrame:
-    """Return the recorded proposals, and abstain from every fixture about which the transcript is silent.
+    """Return the recorded proposals, and abstain from fixtures without one.
 
-    A transcript is made beforehand, by ``clvlab.agents.recording`` or by hand, and stands whole in the sealed configuration,
-    so that a run can be repeated without the model. An abstention is one WAIT at the fixture's first tick: it stands in the
-    evidence, where an agent that returned nothing would look like one that was never asked. With an empty transcript the
-    agent abstains from everything. Proposals outside ``markets`` are left out.
+    A transcript is recorded before the run, by ``clvlab.agents.recording`` or by hand. It is part of the sealed
+    configuration, so that the run can be repeated without the model. An abstention is one WAIT at the fixture's first tick:
+    the evidence then shows that the agent took part. Proposals outside ``markets`` are left out.
 
-    A fixture, tick, market or side that is not on the tape, or a market not yet quoted at the tick, is refused. A tape
-    without a content hash may still grow, as a prefix of another or a live one does: there a tick later than the last one is
-    not refused but left for later.
+    A fixture, tick, market or side that the tape does not have is refused, and so is a market without a quote at the tick.
+    A tape without a content hash may still grow, as a prefix or a live one does: entries after its last tick are kept for
+    later.
 
     Raises
     ------
