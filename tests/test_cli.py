@@ -162,11 +162,14 @@ def test_show_prints_the_card_decisions_and_one_record(folder, sealed):
 
     _, card, _ = clvlab(folder, "show", run, "--json")
     _, listed, _ = clvlab(folder, "show", run, "--decisions", 2)
-    _, record, _ = clvlab(folder, "show", run, "--seq", 1)
+    _, told, _ = clvlab(folder, "show", run, "--seq", 1)
+    _, record, _ = clvlab(folder, "show", run, "--seq", 1, "--json")
 
     assert len(json.loads(card)["checks"]) == 7
     assert "First 2 of" in listed
     assert json.loads(record)["agent_id"] == "cumulative-drift"
+    assert "CLV = close" in told
+    assert "||" not in told
 
 
 def test_agents_are_listed_and_shown_with_algorithm_source_and_bounds(tmp_path):

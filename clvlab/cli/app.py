@@ -42,6 +42,7 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.output import (
     err,
+    facts,
     out,
     plain,
     plain_lines,
@@ -61,9 +62,10 @@ from clvlab.cli.search import sweep
 from clvlab.cli.service import service_app
 from clvlab.errors import ClvlabError, MissingLibraryError
 from clvlab.report import run_list
-from clvlab.words import REASONS, amount, counted, percent, side_of_market
+from clvlab.words import REASONS, REFUSALS, amount, counted, moment, percent, side_of_market
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.api.runs import InspectorRecord
     from clvlab.runs.run import Run
 
 
@@ -264,7 +266,10 @@ def show(
         one = None if seq is None else inspect_decision(bundles.read_stored(path)[0], seq)
         verdict = None if one else (bundles.verify_bundle if path.is_file() else run_folder.verify_folder)(path)
     if verdict is None:
-        print_json(one)
+        if as_json:
+            print_json(one)
+        elif one is not None:
+            _show_decision(seq, one)
         return
     if as_json:
         print_json(proof_card(verdict))
@@ -278,6 +283,27 @@ def show(
         for row in verdict.scores.head(decisions).iter_rows(named=True):
             say(_decision(row))
     raise typer.Exit(0 if verdict.passed else 1)
+
+
+def _show_decision(seq: int | None, one: InspectorRecord) -> None:
+    from clvlab.report.explorer.page import reasoning
+
+    action, policy = one["agent_action"], one["policy"]
+    bet = side_of_market(action["market_key"], action["side"])
+    refused = [] if policy is None else [*policy["pre"]["reasons"], *policy["post"]["reasons"]]
+    allowed = f"refused: {', '.join(REFUSALS.get(name, name) for name in refused)}" if refused else "allowed on paper"
+    said = one["untrusted_llm_metadata"]
+    claims = ("edge in bps", said["claimed_edge_bps"]), ("confidence", said["confidence"]), ("reason", said["reason"])
+    facts(
+        f"Decision {seq} of {one['agent_id']}",
+        {
+            "time": f"{moment(one['ts_ms'])}, at price update {one['tick_seq']:,} of fixture {one['fixture_id']}",
+            "action": "no bet" if policy is None else f"bet on {bet}, stake {action['stake']}",
+            "score": reasoning(one),
+            "policy": "no bet proposed" if policy is None else allowed,
+            "claims, not scored": ", ".join(f"{name} {value}" for name, value in claims if value is not None) or "none",
+        },
+    )
 
 
 _OUTCOMES = {
