@@ -292,8 +292,12 @@ def _show_decision(seq: int | None, one: InspectorRecord) -> None:
     bet = side_of_market(action["market_key"], action["side"])
     refused = [] if policy is None else [*policy["pre"]["reasons"], *policy["post"]["reasons"]]
     allowed = f"refused: {', '.join(REFUSALS.get(name, name) for name in refused)}" if refused else "allowed on paper"
-    said = one["untrusted_llm_metadata"]
-    claims = ("edge in bps", said["claimed_edge_bps"]), ("confidence", said["confidence"]), ("reason", said["reason"])
+    metadata = one["untrusted_llm_metadata"]
+    claims = (
+        ("edge in bps", metadata["claimed_edge_bps"]),
+        ("confidence", metadata["confidence"]),
+        ("reason", metadata["reason"]),
+    )
     facts(
         f"Decision {seq} of {one['agent_id']}",
         {
