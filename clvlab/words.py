@@ -387,10 +387,11 @@ def close_facts(report: Mapping[str, Any], no_age: str = "none") -> dict[str, st
     ages = (
         f"median {seconds(age['median'] / 1000)}, at most {seconds(age['max'] / 1000)}" if age["median"] is not None else no_age
     )
+    origin = f"{report['provenance']}, origin {report.get('grade', 'not shown')}"
     facts = {
         "decisions by close": tally(report["close_kinds"]) or "none",
         "age of the close": ages,
-        "source of the close": f"{report['closing_source']} ({report['provenance']}, {report.get('grade', 'not shown')})",
+        "source of the close": f"{report['closing_source']} ({origin})",
     }
     facts |= {"gaps": tally(report["gaps"]) or "none"} if "gaps" in report else {}
     return facts | ({"verification": report["pack_verification"]} if "pack_verification" in report else {})

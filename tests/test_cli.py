@@ -163,11 +163,14 @@ def test_show_prints_the_card_decisions_and_one_record(folder, sealed):
 
     _, card, _ = clvlab(folder, "show", run, "--json")
     _, listed, _ = clvlab(folder, "show", run, "--decisions", 2)
-    _, record, _ = clvlab(folder, "show", run, "--seq", 1)
+    _, told, _ = clvlab(folder, "show", run, "--seq", 1)
+    _, record, _ = clvlab(folder, "show", run, "--seq", 1, "--json")
 
     assert len(json.loads(card)["checks"]) == 7
     assert "First 2 of" in listed
     assert json.loads(record)["agent_id"] == "cumulative-drift"
+    assert "CLV = close" in told
+    assert "||" not in told
 
 
 def test_agents_are_listed_and_shown_with_algorithm_source_and_bounds(tmp_path):
@@ -300,7 +303,7 @@ def test_the_list_of_packs_names_the_bundled_ones(tmp_path):
         (("log", "show", "nowhere"), "no run log at 'nowhere'"),
         (("log", "checkpoint", "nowhere", "--key", "nothing"), "no key file at 'nothing'"),
         (("log", "keygen", "two words", "--out", "log.key"), "name of a key"),
-        (("witness", "--key", "nothing", "--state", "seen.json", "--log", "x"), "no key file at 'nothing'"),
+        (("log", "witness", "--key", "nothing", "--state", "seen.json", "--log", "x"), "no key file at 'nothing'"),
     ],
 )
 def test_bad_input_exits_2_with_one_error_that_names_the_value_and_leaves_nothing(tmp_path, args, message):
@@ -319,12 +322,12 @@ def test_leaderboard_is_rebuilt_from_the_sealed_runs(tmp_path):
     application.backtests.run(BacktestRunRequest(**request))
     sound = application.leaderboard.rows()
     application.close()
-    assert clvlab(tmp_path, "rebuild-leaderboard", "--database-url", url)[0] == 0
+    assert clvlab(tmp_path, "service", "rebuild-leaderboard", "--database-url", url)[0] == 0
 
     with sqlite3.connect(tmp_path / "runs.db") as connection:
         connection.execute("UPDATE standings SET total_clv_bps = 999999")
     connection.close()
-    code, printed, _ = clvlab(tmp_path, "rebuild-leaderboard", "--database-url", url)
+    code, printed, _ = clvlab(tmp_path, "service", "rebuild-leaderboard", "--database-url", url)
 
     again = Application(url)
     assert again.leaderboard.rows() == sound

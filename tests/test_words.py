@@ -116,7 +116,7 @@ REPORT = {
 
 
 def test_a_report_without_closes_says_so_as_each_face_does():
-    said = {"decisions by close": "none", "source of the close": "consensus (synthetic, not shown)"}
+    said = {"decisions by close": "none", "source of the close": "consensus (synthetic, origin not shown)"}
 
     assert words.close_facts(REPORT) == said | {"age of the close": "none"}
     assert words.close_facts(REPORT, "no scored action") == said | {"age of the close": "no scored action"}
@@ -130,7 +130,7 @@ def test_a_report_tells_of_gaps_and_verification_where_it_has_them():
     assert facts == {
         "decisions by close": "kickoff 1,000, tape_end 1",
         "age of the close": "median 60 s, at most 3,600 s",
-        "source of the close": "consensus (synthetic, captured)",
+        "source of the close": "consensus (synthetic, origin captured)",
         "gaps": "none",
         "verification": "as read",
     }

@@ -152,9 +152,9 @@ def decide_bets(tape: Tape, config: BetsConfig) -> pl.DataFrame:
     run can be repeated without its file. It has no odds that were paid: a bet is scored at the price in the pack. Bets outside
     ``markets`` are left out.
 
-    A fixture, tick, market or side that is not on the tape, or a market not yet quoted at the tick, is refused. A tape
-    without a content hash may still grow, as a prefix of another or a live one does: there a tick later than the last one is
-    not refused but left for later.
+    A fixture, tick, market or side that the tape does not have is refused, and so is a market without a quote at the tick.
+    A tape without a content hash may still grow, as a prefix or a live one does: entries after its last tick are kept for
+    later.
 
     Raises
     ------
@@ -281,9 +281,9 @@ def decide_proposals(tape: Tape, config: LlmConfig) -> pl.DataFrame:
     so that a run can be repeated without the model. The WAIT is at the fixture's first tick and enters the evidence, which
     therefore shows that the agent was called. Proposals outside ``markets`` are left out.
 
-    A fixture, tick, market or side that is not on the tape, or a market not yet quoted at the tick, is refused. A tape
-    without a content hash may still grow, as a prefix of another or a live one does: there a tick later than the last one is
-    not refused but left for later.
+    A fixture, tick, market or side that the tape does not have is refused, and so is a market without a quote at the tick.
+    A tape without a content hash may still grow, as a prefix or a live one does: entries after its last tick are kept for
+    later.
 
     Raises
     ------

@@ -297,6 +297,8 @@ def _hint(strategy: str) -> str:
     known = f"use one of {', '.join(TEMPLATES)}"
     if strategy.endswith(".py"):
         return f": an agent in a file is named as {strategy}:name, with the name that it has there"
+    if ":" in strategy:
+        return f": the file of an agent ends in .py, as file.py:name; otherwise {known}"
     meant = nearest(strategy, TEMPLATES)
     return f": {known}" if meant is None else f": did you mean {meant!r}? If not, {known}"
 

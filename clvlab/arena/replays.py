@@ -190,8 +190,8 @@ def _pack(evidence: Evidence, where: str | Path | None, view: bytes) -> Pack:
         raise ReplayError(f"no pack of the catalog has content hash {expected}: name the folder of {described}")
     if found.content_hash != expected or name not in (None, found.pack_id):
         raise ReplayError(
-            f"the run was over {described} of {expected}, {str(where or found.pack_id)!r} is {found.pack_id!r} of "
-            f"{found.content_hash}"
+            f"{str(where or found.pack_id)!r} is another pack than that of the run: it is {found.pack_id!r} of "
+            f"{found.content_hash}, and the run was over {described} of {expected}"
         )
     return found
 

@@ -226,7 +226,8 @@ def _check(header: Sequence[str], names: Mapping[Meaning, str], market: str | No
             else ""
         )
         raise SourceError(
-            f"no column says the {first} of a bet: name it, as columns={{'{first}': '...'}}{other}; there are: {listed}"
+            f"no column says the {first} of a bet: name it, as --column {first}=NAME or columns={{'{first}': 'NAME'}}{other}; "
+            f"there are: {listed}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from clvlab.cli.bets import bets_app
 from clvlab.cli.explain import explain
 from clvlab.cli.groups import Program
 from clvlab.cli.live import capture, devfeed, live
-from clvlab.cli.log import log_app, witness
+from clvlab.cli.log import log_app
 from clvlab.cli.machine import agents_app, doctor, version
 from clvlab.cli.options import (
     HORIZON_S,
@@ -41,6 +42,7 @@ from clvlab.cli.options import (
 )
 from clvlab.cli.output import (
     err,
+    facts,
     out,
     plain,
     plain_lines,
@@ -57,12 +59,13 @@ from clvlab.cli.packs import packs_app
 from clvlab.cli.progress import display_progress, interruptible
 from clvlab.cli.runs import compare, report, runs, share, verify
 from clvlab.cli.search import sweep
-from clvlab.cli.service import EARLIER_NAMES, service_app
+from clvlab.cli.service import service_app
 from clvlab.errors import ClvlabError, MissingLibraryError
 from clvlab.report import run_list
-from clvlab.words import REASONS, amount, counted, percent, side_of_market
+from clvlab.words import REASONS, REFUSALS, amount, counted, moment, percent, side_of_market
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
+    from clvlab.api.runs import InspectorRecord
     from clvlab.runs.run import Run
 
 
@@ -81,6 +84,7 @@ _REMEDIES = {
     errno.EFBIG: "; the disk or your limit (ulimit -f) is too small for the file: no partial file was kept",
     errno.EROFS: "; name a place that is writable",
     errno.EACCES: "; name a place that you can read and write",
+    errno.ENOENT: "; name a place in a folder that exists",
     errno.EEXIST: "; existing files are kept: name another place, or move the file away",
     errno.EISDIR: "; a file belongs there: move the folder away",
     errno.ENOTDIR: "; a folder belongs there: move the file away, or name another place",
@@ -88,6 +92,7 @@ _REMEDIES = {
     errno.ENOTSUP: "; its file system has no file locks: use a local disk",
 }
 """What to do about an error of the operating system."""
+_NUMBER = re.compile(r"^\[Errno \d+\] ")
 
 
 def _help_has_boxes() -> bool:
@@ -109,7 +114,8 @@ def main() -> None:
             err.print(plain(f"into this environment: {install_command(error.requirement)}"))
         sys.exit(error.exit_code)
     except OSError as error:
-        err.print(f"[red]error:[/] {plain(str(error))}{plain(_REMEDIES.get(error.errno or 0, ''))}")
+        text = f"{_NUMBER.sub('', str(error))}{_REMEDIES.get(error.errno or 0, '')}"
+        err.print(f"[red]error:[/] {plain(text)}")
         sys.exit(ClvlabError.exit_code)
     except MemoryError:
         err.print("[red]error:[/] there is not enough memory for this")
@@ -260,7 +266,10 @@ def show(
         one = None if seq is None else inspect_decision(bundles.read_stored(path)[0], seq)
         verdict = None if one else (bundles.verify_bundle if path.is_file() else run_folder.verify_folder)(path)
     if verdict is None:
-        print_json(one)
+        if as_json:
+            print_json(one)
+        elif one is not None:
+            _show_decision(seq, one)
         return
     if as_json:
         print_json(proof_card(verdict))
@@ -274,6 +283,31 @@ def show(
         for row in verdict.scores.head(decisions).iter_rows(named=True):
             say(_decision(row))
     raise typer.Exit(0 if verdict.passed else 1)
+
+
+def _show_decision(seq: int | None, one: InspectorRecord) -> None:
+    from clvlab.report.explorer.page import reasoning
+
+    action, policy = one["agent_action"], one["policy"]
+    bet = side_of_market(action["market_key"], action["side"])
+    refused = [] if policy is None else [*policy["pre"]["reasons"], *policy["post"]["reasons"]]
+    allowed = f"refused: {', '.join(REFUSALS.get(name, name) for name in refused)}" if refused else "allowed on paper"
+    metadata = one["untrusted_llm_metadata"]
+    claims = (
+        ("edge in bps", metadata["claimed_edge_bps"]),
+        ("confidence", metadata["confidence"]),
+        ("reason", metadata["reason"]),
+    )
+    facts(
+        f"Decision {seq} of {one['agent_id']}",
+        {
+            "time": f"{moment(one['ts_ms'])}, at price update {one['tick_seq']:,} of fixture {one['fixture_id']}",
+            "action": "no bet" if policy is None else f"bet on {bet}, stake {action['stake']}",
+            "score": reasoning(one),
+            "policy": "no bet proposed" if policy is None else allowed,
+            "claims, not scored": ", ".join(f"{name} {value}" for name, value in claims if value is not None) or "none",
+        },
+    )
 
 
 _OUTCOMES = {
@@ -321,7 +355,7 @@ _PANELS: Mapping[str, Sequence[Callable[..., None] | tuple[typer.Typer, str]]] =
     "Check and share": (verify, share, proof.bundle, proof.verifier, proof.disclose, proof.push),
     "Bring your own odds and bets": ((packs_app, "packs"), (bets_app, "bets"), capture),
     "Meet other agents": ((arena_app, "arena"), mcp),
-    "Prove time and prices": (proof.anchor, proof.prove, (log_app, "log"), witness),
+    "Prove time and prices": (proof.anchor, proof.prove, (log_app, "log")),
     "Try without accounts": (devfeed, proof.devchain),
     "This installation": (doctor, version, (service_app, "service")),
 }
@@ -333,5 +367,3 @@ for panel, parts in _PANELS.items():
             app.add_typer(part[0], name=part[1], rich_help_panel=panel)
         else:
             app.command(rich_help_panel=panel)(part)
-for one in EARLIER_NAMES:
-    app.command(hidden=True)(one)

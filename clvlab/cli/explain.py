@@ -35,21 +35,33 @@ TERMS: Mapping[str, str] = {
     "close": "The last price before the match begins, with the most information in it.",
     "CLV": "Closing-line value: how far the fair probability of your side rose from bet to close, in basis points (bps). "
     "Above zero, the market moved your way after the bet.",
-    "edge at the price": "What the price that was taken is worth at the closing probability, in percent. It includes the "
-    "bookmaker's margin, so CLV can be above zero while the edge is below.",
+    "corrected p": "How often the best of as many trials without skill does as well. Below 0.05, luck is an unlikely cause.",
+    "edge at the price": "The mean gain at the prices taken, in percent of the stake, if the closing probability is right. It "
+    "includes the bookmaker's margin, so CLV can be above zero while the edge is below.",
+    "evidence": "The sealed record of a run: every decision, with the prices at entry and at the close. Scores follow from it.",
     "fixture": "One match.",
-    "horizon": "A bet closer to the close than this has no score. The default is 60 seconds.",
-    "interval": "The range of means that chance could explain, in brackets after each mean. If it includes zero, nothing is "
-    "shown. Bets of one match count together, because they rise and fall together.",
-    "luck": "A result is told from luck when the interval after its mean lies above zero. The best of many strategies needs "
-    "more: the command 'sweep' corrects for the number tried.",
+    "horizon": "The time before the close in which a bet has no score. The default is 60 seconds.",
+    "interval": "The range in brackets after a mean. In 95 of 100 samples like this one it holds the true mean. If it includes "
+    "zero, the mean may be luck. Bets of one match count together, because they rise and fall together.",
+    "luck": "A mean is unlikely to be luck where its interval is above zero. The best of many strategies needs more: the "
+    "command 'sweep' corrects for the number tried.",
+    "origin": "The evidence that a provider sent the prices of a pack. Synthetic prices have none: 'not shown'.",
     "pack": "A folder of odds with hashes of its content.",
+    "price update": "One message about a market: the probability and the odds of each side at a time. Also called a tick.",
     "run": "One test of agents over one pack: their bets, scores and hashes.",
+    "sample": "The number of valid decisions of a run: low below 30, medium below 200, high from 200.",
     "seal": "The step that binds bets, scores and manifest of a run to each other by hashes.",
     "seat": "A place in the arena: an agent gets past prices one by one, and answers each before it sees the next.",
     "template": "A strategy that comes with clvlab; the command 'agents list' shows all.",
 }
 """Words of the output, each with its meaning."""
+_OTHER_WORDS = {
+    "closing line": "close",
+    "edge": "edge at the price",
+    "match": "fixture",
+    "p": "corrected p",
+    "tick": "price update",
+}
 
 
 def explain(
@@ -61,7 +73,7 @@ def explain(
         _show_questions(as_json=as_json)
         return
     name = " ".join(term)
-    known = {one.casefold(): one for one in TERMS}
+    known = {one.casefold(): one for one in TERMS} | _OTHER_WORDS
     if name.casefold() not in known:
         near = nearest(name.casefold(), known)
         hint = "." if near is None else f": did you mean {known[near]!r}?"

@@ -21,7 +21,7 @@ class Commands(TyperGroup):
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             one = self.get_command(ctx, name)
-            if one is not None and not one.hidden:
+            if one is not None:
                 panel = getattr(one, "rich_help_panel", None) or "Commands"
                 panels.setdefault(panel, []).append((name, one.get_short_help_str(_WHOLE)))
         for panel, rows in panels.items():

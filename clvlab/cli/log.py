@@ -1,4 +1,4 @@
-"""``clvlab log`` and ``clvlab witness``: the log of every run, and its witness."""
+"""``clvlab log``: the log of every run, and its witness."""
 
 from __future__ import annotations
 
@@ -341,13 +341,14 @@ def ask(
     note: Annotated[Path, typer.Option("--checkpoint", help="File of a signed checkpoint.")],
     old: Annotated[int, typer.Option(help="Number of entries that the witness saw last.", min=0)] = 0,
 ) -> None:
-    """Print a request for the command 'witness'."""
+    """Print a request for the command 'log witness'."""
     from clvlab.arena.log import operations
 
     with operations.open_log(log) as opened:
         sys.stdout.write(operations.witness_request(opened, note.read_text(encoding="utf-8"), old))
 
 
+@log_app.command()
 def witness(
     key: KeyOption,
     state: Annotated[Path, typer.Option(help="File in which the witness keeps its last state.")],
@@ -369,6 +370,3 @@ def witness(
             server.serve_forever()
         return
     sys.stdout.write(operations.cosign(sys.stdin.read(), key, log, state, int(time.time())))
-
-
-log_app.command("witness")(witness)

@@ -9,7 +9,7 @@ import typer
 from clvlab.base.invocation import command
 from clvlab.cli.groups import Commands
 from clvlab.cli.options import JsonOption
-from clvlab.cli.output import facts, out, plain, plain_lines, print_json, say, show_hung, show_next
+from clvlab.cli.output import facts, out, plain, print_json, say, show_hung, show_next
 from clvlab.cli.progress import display_progress, interruptible
 
 # ``clvlab agents``: templates and their parameters.
@@ -43,12 +43,15 @@ def show_agent(name: Annotated[str, typer.Argument(help="Name of a template.")],
     if as_json:
         print_json(card)
         return
-    out.print(f"[bold]{card['strategy']}[/], version {card['version']}\n\n{plain_lines(card['algorithm'])}\n")
-    out.print("[bold]Parameters[/]")
+    out.print(f"[bold]{card['strategy']}[/], version {card['version']}")
+    for part in card["algorithm"].split("\n\n"):
+        if not part.startswith("Raises\n"):  # errors of the Python function
+            say(" ".join(part.replace("\n----------\n", ": ").split()))
+    say("Parameters", "bold")
     for parameter in card["parameters"]:
         bounds = f", {parameter['bounds']}" if parameter["bounds"] else ""
-        out.print(f"  {parameter['name']} = {plain(str(parameter['default']))}{plain(bounds)}")
-        out.print(f"      {plain(parameter['meaning'])}")
+        say(f"  {parameter['name']} = {parameter['default']}{bounds}")
+        say(f"      {parameter['meaning']}")
     out.print(f"\nconfig hash of the defaults: {card['config_hash']}")
 
 

@@ -53,7 +53,7 @@ def show_pack(pack: Pack) -> None:
         {
             "provenance": pack.provenance,
             "genuine": "not judged here" if pack.verification else yes(pack.is_genuine),
-            "grade": pack.grade.value,
+            "origin": pack.grade.value,
             "fixtures": len(pack.fixture_ids),
             "closing policy": pack.closing,
             "source of the close": pack.manifest.closing_source,

@@ -12,11 +12,10 @@ from clvlab.base.files import written_file
 from clvlab.base.invocation import command
 from clvlab.cli.groups import Commands
 from clvlab.cli.options import FolderArgument, JsonOption, PackArgument, UrlArgument
-from clvlab.cli.output import err, out, plain, print_json, show_pack, show_quality, show_table, table
+from clvlab.cli.output import err, out, plain, print_json, say, show_pack, show_quality, show_table, table
 from clvlab.cli.progress import display_progress, interruptible
-from clvlab.cli.service import admit_upload, hold_back, release, uploads
 from clvlab.errors import PackFormatError, PackTamperedError, SourceError
-from clvlab.words import counted, local_minute, moment, utc
+from clvlab.words import counted, local_minute, market_name, moment, utc
 
 if TYPE_CHECKING:  # imported where a command calls it, so that help and completion load no Polars
     from clvlab.arena.log.captures import LogGrade
@@ -47,11 +46,13 @@ def packs_list(
 
 @packs_app.command("show")
 def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
-    """Show a pack: labels, hashes, fixtures."""
+    """Show a pack: labels, hashes, fixtures, markets."""
     from clvlab.arena import packs
 
     with interruptible(), display_progress(f"Opening of {pack}", as_json=as_json):
         opened = packs.open_pack(pack)
+        first = opened.fixture_ids[:1]
+        keys = opened.tape(first).series["market_key"].unique().sort().to_list() if first and not as_json else []
     if as_json:
         quality = {} if opened.quality is None else {"quality": opened.quality.model_dump(mode="json", by_alias=True)}
         print_json(_pack_info(opened) | opened.manifest.model_dump(mode="json") | quality)
@@ -66,6 +67,9 @@ def packs_show(pack: PackArgument, as_json: JsonOption = False) -> None:
     listed = rows.select(pl.col("fixture_id").alias("fixture"), "names", local.alias("kickoff, local time"), "rows")
     title = "Fixtures" if opened.fixtures.height <= _LISTED else f"First {_LISTED} of {opened.fixtures.height:,} fixtures"
     show_table(table(listed, title))
+    say("Markets of the first fixture, by prefix for --market", "bold")
+    for prefix in dict.fromkeys(key.partition("|")[0] for key in keys):
+        say(f"  {prefix}: {'; '.join(market_name(key) for key in keys if key.partition('|')[0] == prefix)}")
 
 
 def _kickoff(ts_ms: int) -> str:
@@ -326,10 +330,3 @@ def _pack_info(pack: Pack) -> dict[str, object]:
         "grade": pack.grade.value,
         "fixtures": list(pack.fixture_ids),
     } | ({"verification": pack.verification} if pack.verification else {})
-
-
-# Commands of ``clvlab service``, under names that scripts also call.
-
-
-for one in (uploads, admit_upload, hold_back, release):
-    packs_app.command(hidden=True)(one)

@@ -15,7 +15,7 @@ from clvlab.cli import proof
 from clvlab.cli.options import JsonOption, NetworkOption, ReadsOption, RunName, RunNames, RunsFolderOption, goes_with, now_ms
 from clvlab.cli.output import err, fits, out, plain, print_json, say, show_checks, show_next, show_report, show_table
 from clvlab.cli.progress import display_progress, interruptible
-from clvlab.errors import EvidenceError, UnknownPackError
+from clvlab.errors import EvidenceError, UnknownPackError, UnknownRunError
 from clvlab.report import run_list
 from clvlab.report.run_list import DEFAULT_RUNS, differences_from_first, find_run
 from clvlab.words import counted, local_minute, tally
@@ -120,7 +120,7 @@ def compare(
                     folders.append(runs_folder / execute(spec, FolderRecorder(runs_folder, now_ms)).run_id)
     with interruptible(), display_progress("Comparison", as_json=as_json):
         if pack is None:
-            folders = [run_list.find_run(name, runs_folder) for name in run]
+            folders = [_folder_of(name, runs_folder) for name in run]
         found = [run_list.listed_run(folder) for folder in each("reading runs", folders, len(folders))]
         differences = differences_from_first(found)
     if as_json:
@@ -132,6 +132,17 @@ def compare(
     show_table(_table(found))
     if len(differences) > 1:
         say(f"Each of the {len(differences)} differences is tested by itself: among many, some differ by chance.")
+
+
+def _folder_of(name: str, runs_folder: Path) -> Path:
+    try:
+        return run_list.find_run(name, runs_folder)
+    except UnknownRunError as error:
+        from clvlab.agents.registry import TEMPLATES
+
+        if name in TEMPLATES:
+            error.add_note(f"{name} is an agent: name a pack with --pack to backtest agents first")
+        raise
 
 
 def report(
@@ -156,12 +167,15 @@ def report(
     """Show the report of a sealed run again, or write its tear sheet as one HTML page."""
     from clvlab.arena.runs import bundles
     from clvlab.report.executable import DELAY_S, Executable
+    from clvlab.report.export import writable
     from clvlab.report.headline import headline_of
     from clvlab.report.tearsheet import tear_sheet_page
     from clvlab.runs import run_folder
     from clvlab.runs.run import content_hash_of, reopen
 
     goes_with("--stake", stake is not None, delay_s=delay_s is not None, commission=commission)
+    if page is not None:
+        writable(page)  # before the work
     path = run_list.find_run(run, runs_folder)
     with interruptible(lambda: "no page was written"), display_progress("Report", as_json=as_json):
         sealed, receipts = bundles.read_stored(path)
@@ -210,7 +224,7 @@ def share(
     if as_json:
         print_json({"run_id": picture.sealed.run_id, "picture": str(out_file), "alternative": picture.alternative})
     else:
-        out.print(f"Wrote {plain(str(out_file))}; a bundle to check goes with it:")
+        out.print(f"Wrote {plain(str(out_file))}. For others to check it, send a bundle too:")
         show_next("bundle", path, "--out", f"{picture.sealed.run_id}.clv")
 
 

@@ -248,8 +248,6 @@ def _show_held(found: HeldPackInfo, *, as_json: bool) -> None:
         out.print(f"Its list of fixtures is open, at /arena/held-packs/{plain(found['pack_id'])}/fixtures of the service")
 
 
-EARLIER_NAMES: Sequence[Callable[..., None]] = (serve, worker, dev_token, backup, retention, rebuild_leaderboard)
-"""Commands that scripts and units of services also call without ``service``."""
 service_app = typer.Typer(
     cls=Commands, help="Run a service, and look after its store, uploads and packs.", no_args_is_help=True
 )

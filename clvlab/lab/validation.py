@@ -11,7 +11,7 @@ from clvlab.errors import PackFormatError
 
 def value_text(value: object) -> str:
     """Return a value as text for an error message; a frame or another long value is named by its class only."""
-    text = f"{value!r:.80}"
+    text = repr(value).partition("; next: ")[0][:80]
     return f"a {type(value).__module__.partition('.')[0]} {type(value).__name__}" if "\n" in text else text
 
 

@@ -55,17 +55,17 @@ class Trust:
     def read(cls, text: bytes) -> Trust:
         """Read a JSON object with these names, all optional, or a policy of C2SP; ``BundleError`` for anything else."""
         if text.lstrip()[:1] not in (b"{", b""):
-            return cls.under_policy(text, "whom to trust, neither as JSON nor as a policy")
+            return cls.under_policy(text, "the file of trusted keys, neither as JSON nor as a policy")
         try:
             stated_keys = orjson.loads(text)
             default = {name: kind() for name, kind in _TRUST.items() if isinstance(kind, type)} | {"checkpoint": None}
             stated = _typed(default | stated_keys, _TRUST, "the file")
         except (orjson.JSONDecodeError, TypeError, EvidenceError) as error:
-            raise BundleError(f"can't read whom to trust: {error}") from error
+            raise BundleError(f"can't read the file of trusted keys: {error}") from error
         signers = stated["anchor_signers"].values()
         texts = [text for keys in (stated["logs"], stated["witnesses"], *signers) for text in keys]
         if any(type(keys) is not list for keys in signers) or any(type(text) is not str for text in texts):
-            raise BundleError("can't read whom to trust: keys must stand in lists of texts")
+            raise BundleError("can't read the file of trusted keys: keys must be in lists of texts")
         return cls(**stated)
 
     @classmethod

@@ -74,7 +74,7 @@ def _hint(folder: Path) -> str:
         return "; that is an archive: unpack it, and name the folder"
     if is_view_file(folder):
         return "; that is a view, which has no files of its own: name the packs that it is of"
-    return "; that is a file: if it holds odds, clvlab.import_odds(...) makes a pack of it"
+    return "; that is a file: if it holds odds, clvlab.import_odds(...), or the command 'packs import', makes a pack of it"
 
 
 def _of_folder(folder: Path) -> str:

@@ -333,7 +333,8 @@ class Pack:
             The pack does not keep prices of this book.
         """
         if close_source is not None and close_source not in self.books:
-            kept = among(close_source, self.books) if self.books else "; it has the consensus alone: import it with books=True"
+            alone = "; it has the consensus alone: import it with books=True (--books)"
+            kept = among(close_source, self.books) if self.books else alone
             raise WindowError(f"pack {self.pack_id!r} keeps no book {close_source!r:.80} to close by{kept}")
 
     def holding_out(self, held_out: Mapping[int, str], doubtful: Mapping[int, str]) -> Pack:

@@ -151,7 +151,7 @@ def _not_scored(scores: pl.DataFrame, scored: pl.DataFrame) -> list[tuple[int, s
         for reason, count in others.sort("n", "reason", descending=[True, False]).rows()
     ]
     if late:
-        why = "made on the closing message itself: scored as 0, left out of the means"
+        why = "bet at the closing price: scores 0, excluded from averages"
         rows.append((late, _share(late, scores.height), why))
     return rows
 

@@ -28,7 +28,7 @@ from clvlab.statistics.means import finite
 from clvlab.statistics.measures import MEASURES, Measure, stacked
 from clvlab.statistics.overfitting import Statistic
 from clvlab.statistics.verdict import RUN, Figure, Tone, Verdict, verdict
-from clvlab.words import p_value, short_p_value
+from clvlab.words import counted, p_value, short_p_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,9 +49,9 @@ def draw_heatmap(
     names = list(grid)
     others = tuple(k for k, name in enumerate(names) if name not in (x, y))
     means = frame[measure.mean].to_numpy().astype(float).reshape(shape)
-    counted = ~np.isnan(means)
+    known = ~np.isnan(means)
     with np.errstate(invalid="ignore"):
-        cells = np.where(counted, means, 0).sum(axis=others) / counted.sum(axis=others)
+        cells = np.where(known, means, 0).sum(axis=others) / known.sum(axis=others)
     averaged = any(shape[k] > 1 for k in others)
     good = np.asarray((frame["p_family"].fill_null(1) < alpha).to_numpy().reshape(shape).any(axis=others) & (not averaged))
     if y is None:
@@ -133,23 +133,20 @@ def sweep_verdict(frame: pl.DataFrame, trials: int, alpha: float, by: str = "clv
     >>> p_values = {"p_alone": [0.01, 0.2], "p_family": [0.19, 1.0]}
     >>> points = pl.DataFrame(p_values | {"mean_edge_pct": [-3.0, -2.0], "edge_low": [-4.0, -5.0], "edge_high": [-2.0, 1.0]})
     >>> sweep_verdict(points, 24, 0.05).sentence.partition("; ")[2]
-    'uncorrected, 1 would; at the prices taken, 0 of 2 pay and 1 loses, if the close is right.'
+    'at the prices taken, 0 of 2 pay and 1 loses, if the close is right.'
     """
     known = frame.drop_nulls("p_family")
     if known.is_empty():
-        return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
+        return Verdict("Nothing to judge: no setting has scored decisions in enough fixtures.", Tone.NOTHING)
     left, alone = (known.filter(pl.col(name) < alpha).height for name in ("p_family", "p_alone"))
     best = short_p_value(float(known["p_family"].sort()[0]))
-    counted = (
-        f"when all {trials:,} trials are counted (best {best}{'' if isclose(alpha, _ALPHA) else f', judged at {alpha:.2g}'})"
-    )
+    judged = "" if isclose(alpha, _ALPHA) else f", judged at {alpha:.2g}"
+    corrected = f"after correction for {counted(trials, 'trial')} ({alone:,} uncorrected, best {best}{judged})"
     other, tone = _other_figure(known.filter(pl.col("p_family") < alpha) if left else known, by, stays=left > 0)
     if left:
         verb = "stays" if left == 1 else "stay"
-        return Verdict(
-            f"{left:,} of {frame.height:,} points {verb} above zero {counted}; uncorrected, {alone:,} would; {other}.", tone
-        )
-    return Verdict(f"No point stays above zero {counted}; uncorrected, {alone:,} would; {other}.", tone)
+        return Verdict(f"{left:,} of {frame.height:,} settings {verb} above zero {corrected}; {other}.", tone)
+    return Verdict(f"No setting stays above zero {corrected}; {other}.", tone)
 
 
 def _other_figure(points: pl.DataFrame, by: str, *, stays: bool) -> tuple[str, Tone]:
@@ -200,8 +197,8 @@ def best_points(frame: pl.DataFrame, grid: Mapping[str, tuple[Any, ...]], measur
 _MAX_ROWS = 10
 _STABLE, _WORTHLESS = 0.1, 0.45
 _READING = (
-    "PBO near one half: the choice among these points is worth nothing, though all of them may be good or bad. Near 0 the same "
-    "points stay good. The slope leans below zero by construction, because both halves share one total. Halves of one "
+    "PBO near one half: the choice among these settings is worth nothing, though all of them may be good or bad. Near 0 the "
+    "same settings stay good. The slope leans below zero by construction, because both halves share one total. Halves of one "
     "sample share its luck: PBO is not a p-value."
 )
 
@@ -282,7 +279,7 @@ class OverfittingResult(Exportable):
         unjudged = f" ({found.unjudged} more lack decisions in some half)" if found.unjudged else ""
         slope = f"{found.slope:+.2f}" if np.isfinite(found.slope) else "none"
         return (
-            f"PBO {found.pbo:.2f} of {found.configurations} points{unjudged} by {self.quantity.partition(',')[0]}, over "
+            f"PBO {found.pbo:.2f} of {found.configurations} settings{unjudged} by {self.quantity.partition(',')[0]}, over "
             f"{found.splits:,} splits of {found.blocks} blocks of {found.fixtures} fixtures{left}; the choice is below zero "
             f"out of sample in {100 * found.loss:.0f} % of them, slope of out of sample on in sample {slope}"
         )
@@ -291,12 +288,12 @@ class OverfittingResult(Exportable):
     def verdict(self) -> Verdict:
         """One sentence on the value of the choice among these points."""
         found = self.source
-        basis = f"PBO {found.pbo:.2f} of {found.configurations} points over {found.splits:,} splits"
+        basis = f"PBO {found.pbo:.2f} of {found.configurations} settings over {found.splits:,} splits"
         if found.pbo >= _WORTHLESS:
-            return Verdict(f"The choice among these points is worth nothing: {basis}.", Tone.LOSES)
+            return Verdict(f"The choice among these settings is worth nothing: {basis}.", Tone.LOSES)
         if found.pbo > _STABLE:
             return Verdict(f"Part of what the choice promises is luck: {basis}.", Tone.UNCLEAR)
-        return Verdict(f"The points that are chosen stay good out of sample: {basis}.", Tone.BEATS)
+        return Verdict(f"The chosen settings stay good out of sample: {basis}.", Tone.BEATS)
 
     def scatter(self, ax: Axes | None = None) -> Axes:
         """Draw the figure of each split's choice, in sample against out of sample.
@@ -328,8 +325,8 @@ class OverfittingResult(Exportable):
 
 
 _LEVEL = 0.95
-_LUCK = "The best point is what luck over a grid can give"
-_LUCKY_LOSS = "Loses at its prices, and the move of the line is what luck over a grid can give"
+_LUCK = "The best setting is what luck over a grid can give"
+_LUCKY_LOSS = "Loses at its prices, and its CLV is what luck over a grid can give"
 
 
 @dataclass(frozen=True)
@@ -375,11 +372,11 @@ class HonestSearch:
         """The verdict on the best point."""
         best = self.best
         if best is None or best.p_family is None:
-            return Verdict("Nothing to judge: no point has scored decisions in enough fixtures.", Tone.NOTHING)
+            return Verdict("Nothing to judge: no setting has scored decisions in enough fixtures.", Tone.NOTHING)
         passed = best.p_family < 1 - _LEVEL
         chance = f"p {p_value(best.p_family)} counting all {self.trials:,} trials"
         words = RUN if passed else replace(RUN, both={**RUN.both, (Tone.BEATS, Tone.LOSES): _LUCKY_LOSS})
-        spelt = verdict(best.clv, best.edge, wording=words.after("The best point"), caveat="")
+        spelt = verdict(best.clv, best.edge, wording=words.after("The best setting"), caveat="")
         line, price = (Figure.of(one).tone for one in (best.clv, best.edge))
         if Tone.LOSES not in (line, price) and (not passed or line is price is Tone.UNCLEAR):
             alone = spelt.sentence.partition(": ")[2].rstrip(".")

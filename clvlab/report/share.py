@@ -323,7 +323,7 @@ def _ruler(rows: pl.DataFrame) -> Iterator[_Part]:
         yield _Words(_LEFT, _TOP + 88, "An interval needs five fixtures or more.", 15, colour=_QUIET)
         return
     marks, y = ruler(alone(clusters, LEVEL)), _TOP + 106
-    yield _Words(_LEFT, y - 22, f"Fixtures still missing to show an edge of (power {POWER:.0%})", 15, colour=_QUIET)
+    yield _Words(_LEFT, y - 22, f"More fixtures needed to show an edge of (power {POWER:.0%})", 15, colour=_QUIET)
     width = (_MIDDLE - 40 - _LEFT) / len(marks)
     for number, one in enumerate(marks):
         x = _LEFT + width * (number + 0.5)

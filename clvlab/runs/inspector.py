@@ -90,8 +90,9 @@ def inspect_decision(run: SealedRun, seq: int) -> InspectorRecord:
     ----------
     Interface specification, "InspectorRecord".
     """
-    if seq < 1:  # decisions are numbered from 1
-        raise EvidenceError(f"run {run.run_id} has no decision at seq {seq}")
+    decisions = run.scores.count(b"\n")
+    if not 1 <= seq <= decisions:
+        raise EvidenceError(f"run {run.run_id} has no decision at seq {seq}: it has {decisions:,}, from 1")
     return decision_record(run.run_id, seq, _line(run.events, seq), _line(run.scores, seq - 1))
 
 

@@ -74,8 +74,10 @@ def import_source(source: str | None, paths: Sequence[Path], folder: Path, optio
     if source is not None and source not in IMPORTERS:
         raise SourceError(f"unknown source {source!r:.200}: use one of {', '.join(sorted(IMPORTERS))}{_hint(source, paths)}")
     missing = [str(path) for path in paths if not path.exists()]
-    if missing or not paths:
-        raise SourceError(f"no such file or folder: {', '.join(missing) or 'none given'}")
+    if not paths:
+        raise SourceError("no file is named: name a file or folder of odds")
+    if missing:
+        raise SourceError(f"no such file or folder: {', '.join(missing)}")
     options = options or Options()
     pack_id_of(folder)
     archives = archives_in(paths, partial(_is_kept, source))

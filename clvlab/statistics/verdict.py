@@ -96,13 +96,13 @@ RUN = Phrases(
     nothing="Nothing to judge: no decision was scored",
     both={
         (_ABOVE, _ABOVE): "Beats the closing line, and pays at its prices",
-        (_ABOVE, _AROUND): "Beats the closing line, but it is not shown that its prices pay",
-        (_ABOVE, _BELOW): "Moves with the market, and pays for it",
-        (_AROUND, _ABOVE): "Pays at its prices, though no move of the line is shown",
+        (_ABOVE, _AROUND): "Beats the closing line, but may not pay at its prices",
+        (_ABOVE, _BELOW): "Moves with the market, but loses at its prices",
+        (_AROUND, _ABOVE): "Pays at its prices, though its CLV may be luck",
         (_AROUND, _AROUND): "Not distinguishable from zero, by the line or at its prices",
-        (_AROUND, _BELOW): "Loses at its prices, and no move of the line is shown",
+        (_AROUND, _BELOW): "Loses at its prices, and its CLV may be luck",
         (_BELOW, _ABOVE): "Loses to the closing line, yet pays at its prices",
-        (_BELOW, _AROUND): "Loses to the closing line, and it is not shown that its prices pay",
+        (_BELOW, _AROUND): "Loses to the closing line, and may not pay at its prices",
         (_BELOW, _BELOW): "Loses to the closing line, and at its prices",
     },
 )
@@ -117,7 +117,7 @@ def difference_phrases(other: str, first: str) -> Phrases:
     'b is ahead of a by the line, but behind at its prices'
     """
     ahead, behind = f"{other} is ahead of {first}", f"{other} is behind {first}"
-    around, neither = f"{other} less {first} is indistinguishable from zero", "neither is shown to be"
+    around, luck = f"{other} and {first} can't be told apart", "the difference may be luck"
     return Phrases(
         above=ahead,
         below=behind,
@@ -125,13 +125,13 @@ def difference_phrases(other: str, first: str) -> Phrases:
         nothing=f"{other} and {first} have no scored fixture in common",
         both={
             (_ABOVE, _ABOVE): f"{ahead}, by the line and at its prices",
-            (_ABOVE, _AROUND): f"{ahead} by the line; at the prices {neither}",
+            (_ABOVE, _AROUND): f"{ahead} by the line; at the prices {luck}",
             (_ABOVE, _BELOW): f"{ahead} by the line, but behind at its prices",
-            (_AROUND, _ABOVE): f"{ahead} at its prices; by the line {neither}",
+            (_AROUND, _ABOVE): f"{ahead} at its prices; by the line {luck}",
             (_AROUND, _AROUND): f"{around}, by the line or at the prices",
-            (_AROUND, _BELOW): f"{behind} at its prices; by the line {neither}",
+            (_AROUND, _BELOW): f"{behind} at its prices; by the line {luck}",
             (_BELOW, _ABOVE): f"{behind} by the line, but ahead at its prices",
-            (_BELOW, _AROUND): f"{behind} by the line; at the prices {neither}",
+            (_BELOW, _AROUND): f"{behind} by the line; at the prices {luck}",
             (_BELOW, _BELOW): f"{behind}, by the line and at its prices",
         },
         unpriced="not both have prices",
@@ -203,7 +203,7 @@ def verdict(
     >>> verdict(line, none, caveat="").sentence
     'Not distinguishable from zero: +34 bps [-6, +77] over 300 fixtures; no price is in the evidence.'
     >>> verdict(line, Figure(-3.56, -4.27, -2.85, 300)).sentence.partition(":")[0]
-    'Loses at its prices, and no move of the line is shown'
+    'Loses at its prices, and its CLV may be luck'
     """
     line, price = (one if isinstance(one, Figure) else Figure.of(one) for one in (line, price))
     if line.mean is None:

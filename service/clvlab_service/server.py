@@ -116,7 +116,7 @@ def serve(
         if settings.database_url is None:
             say("The store is in memory: its data is lost when the service stops. Set CLVLAB_DATABASE_URL to keep it.")
         if not settings.job_workers:
-            say(f"It performs no jobs. To perform them: {command('worker')}")
+            say(f"It performs no jobs. To perform them: {command('service', 'worker')}")
         say(_about_tokens(settings, dev_folder))
         live = app.state.application.live.settings
         if live and live.speed:
@@ -315,10 +315,11 @@ def _create(create: Callable[[Settings], FastAPI], settings: Settings) -> FastAP
 
 def _about_tokens(settings: Settings, dev_folder: Path | None) -> str:
     if dev_folder is not None:
-        return f"For a token: {command('dev-token', '--keys', dev_folder)}"
+        return f"For a token: {command('service', 'dev-token', '--keys', dev_folder)}"
     if settings.jwks_url or settings.jwt_public_key_file:
         return f"Tokens come from {settings.jwt_issuer}."
     return (
         "No keys are configured, so calls that need a token answer 401. "
-        f"To try them on this machine: {command('serve', '--dev')}, and {command('dev-token')} for a token."
+        f"To try them on this machine: {command('service', 'serve', '--dev')}, and {command('service', 'dev-token')} "
+        "for a token."
     )

@@ -115,8 +115,7 @@ def _leaves(command: Any, path: str = "") -> Iterator[str]:
         yield path
         return
     for name, one in inner.items():
-        if not one.hidden:  # another name of a command that is called by its own
-            yield from _leaves(one, f"{path} {name}".strip())
+        yield from _leaves(one, f"{path} {name}".strip())
 
 
 def said(folder: Path) -> str:
@@ -321,8 +320,8 @@ def _of_logs(shell: Shell) -> None:
     call("log checkpoint log.db --key nothing")
     request = call("log request log.db --checkpoint first.note")
     call("log request nowhere --checkpoint first.note")
-    call(f"witness --key witness.key --state seen.json --log {LOG}", stdin=request)
-    call(f"witness --key witness.key --state seen.json --log {LOG}")
+    call(f"log witness --key witness.key --state seen.json --log {LOG}", stdin=request)
+    call(f"log witness --key witness.key --state seen.json --log {LOG}")
     call(f"log audit log.db --key {LOG} --checkpoint first.note --bundle logged.clv --json")
     call("log audit log.db")
     call("log audit nowhere")

@@ -166,7 +166,7 @@ def test_the_command_says_the_grade_and_fails_without_all_segments(pack, segment
 def test_every_face_of_a_pack_shows_the_grade_beside_its_label(pack, tmp_path):
     opened = cl.open_pack(pack.folder)
 
-    assert "(genuine-the-odds-api, self-consistent)" in repr(opened)
+    assert "(genuine-the-odds-api, origin self-consistent)" in repr(opened)
     assert "self-consistent" in opened._repr_html_()
     assert "self-consistent" in opened.price_path()._repr_html_()
     assert "self-consistent" in clvlab(tmp_path, "packs", "show", pack.folder)[1]

@@ -189,9 +189,9 @@ def test_the_command_removes_what_is_old(tmp_path):
     asked(application)
     application.close()
 
-    said = [clvlab(tmp_path, "retention", "--days", days, "--database-url", url)[:2] for days in ("1", "0")]
+    said = [clvlab(tmp_path, "service", "retention", "--days", days, "--database-url", url)[:2] for days in ("1", "0")]
 
-    misspelt = clvlab(tmp_path, "retention", "--days", "0", "--database-url", "sqlite:///stor.db")
+    misspelt = clvlab(tmp_path, "service", "retention", "--days", "0", "--database-url", "sqlite:///stor.db")
     assert (misspelt[0] > 0, misspelt[2]) == (True, "error: no database at 'stor.db'\n")
     assert not (tmp_path / "stor.db").exists()
     assert said[0] == (0, "0 runs were removed, 0 bytes are free\n")

@@ -423,13 +423,13 @@ def test_without_a_folder_there_are_no_uploads(in_memory):
 def test_the_operator_lists_uploads_and_admits_one(url_of_kept, tmp_path, folder, one_pack):
     store = ["--database-url", url_of_kept, "--uploads", str(folder), "--catalog", str(one_pack.folder)]
 
-    _, listed, _ = clvlab(tmp_path, "packs", "uploads", *store, "--json")
-    code, _, errors = clvlab(tmp_path, "packs", "admit-upload", ALICE, "mine", *store)
-    _, shown, _ = clvlab(tmp_path, "packs", "uploads", *store)
+    _, listed, _ = clvlab(tmp_path, "service", "uploads", *store, "--json")
+    code, _, errors = clvlab(tmp_path, "service", "admit-upload", ALICE, "mine", *store)
+    _, shown, _ = clvlab(tmp_path, "service", "uploads", *store)
 
     (row,) = orjson.loads(listed)
     assert (row["owner"], row["pack_id"], row["admitted"]) == (ALICE, "mine", False)
     assert code == 0, errors
     assert one_pack.open("mine").content_hash == row["content_hash"]
     assert ", admitted, " in shown
-    assert clvlab(tmp_path, "packs", "admit-upload", BOB, "mine", *store)[0] == 2
+    assert clvlab(tmp_path, "service", "admit-upload", BOB, "mine", *store)[0] == 2

@@ -1,4 +1,4 @@
-"""``clvlab serve`` in a process of its own, and an owner who sets up what is measured."""
+"""``clvlab service serve`` in a process of its own, and an owner who sets up what is measured."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ def serving(folder: Path, packs: Mapping[str, tuple[int, int]], **settings: str)
     environment = os.environ | {"CLVLAB_PACKS": "packs", "CLVLAB_LOG_LEVEL": "error"} | settings | _PATH
     log = folder / "serve.log"
     with log.open("wb") as output:
-        process = subprocess.Popen([*_CLVLAB, "serve", "--dev", "--port", "0"], cwd=folder, env=environment, stderr=output)
+        process = subprocess.Popen(
+            [*_CLVLAB, "service", "serve", "--dev", "--port", "0"], cwd=folder, env=environment, stderr=output
+        )
         try:
             while not (found := re.search(r"http://127\.0\.0\.1:(\d+),", log.read_text())):
                 if process.poll() is not None:
                     raise RuntimeError(log.read_text())
                 time.sleep(0.05)
             time.sleep(1)
-            yield Served(int(found[1]), _run(folder, "dev-token").strip(), process.pid)
+            yield Served(int(found[1]), _run(folder, "service", "dev-token").strip(), process.pid)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=60)

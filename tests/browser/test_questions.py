@@ -14,7 +14,7 @@ _PACK = {"pack_id": "season", "fixture_ids": None, "strategy": "cumulative-drift
 _RUN = ("cumulative-drift",)  # the link of the newest run
 # Per question: the names of the links to follow, and what the page then says.
 QUESTIONS = {
-    "does it beat the close?": (_RUN, r"Loses at its prices, and no move of the line is shown"),
+    "does it beat the close?": (_RUN, r"Loses at its prices, and its CLV may be luck"),
     "by how much, and is it luck?": (_RUN, r"\+27 bps \[-6, \+60\] of CLV"),
     "is the top of the list luck?": (("Full leaderboard",), r"not corrected for how many agents were tried"),
     "over which matches?": ((*_RUN, "All decisions"), r"Cedar Valley – Linden Valley"),

@@ -19,7 +19,7 @@ def arena(port=8811):
     """Serve an arena with a store in memory, as a process; gives its URL."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "service"), os.environ.get("PYTHONPATH", "")])
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "clvlab", "serve", "--dev", "--port", str(port)]
+        command = [sys.executable, "-m", "clvlab", "service", "serve", "--dev", "--port", str(port)]
         with (
             Path(folder, "log").open("wb") as log,
             subprocess.Popen(command, cwd=folder, stderr=log, env=os.environ | {"PYTHONPATH": paths}) as served,

@@ -116,15 +116,15 @@ def test_a_comparison_says_who_is_ahead_only_where_the_interval_does(bt):
 def test_the_first_of_a_leaderboard_is_no_proof(bt):
     shown = cl.leaderboard([bt, cl.backtest("starter", "baseline")])._repr_html_()
 
-    assert "baseline is first, loses at its prices, and no move of the line is shown: " in shown
+    assert "baseline is first, loses at its prices, and its CLV may be luck: " in shown
     assert 'class="verdict loses"' in shown
 
 
 @pytest.mark.parametrize(
     ("p_family", "tone", "begins"),
     [
-        ([0.01, 0.5], "beats", "1 of 2 points stays above zero when all 9 trials are counted (best p .010)"),
-        ([0.05, 0.5], "unclear", "No point stays above zero when all 9 trials are counted (best p .050)"),
+        ([0.01, 0.5], "beats", "1 of 2 settings stays above zero after correction for 9 trials (1 uncorrected, best p .010)"),
+        ([0.05, 0.5], "unclear", "No setting stays above zero after correction for 9 trials (1 uncorrected, best p .050)"),
         ([None, None], "nothing", "Nothing to judge"),
     ],
 )

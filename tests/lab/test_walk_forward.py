@@ -104,7 +104,7 @@ def test_an_error_names_the_point():
     with pytest.raises(AgentError) as error:
         cl.walk_forward("season", "baseline", {"no_such": [1]}, folds=3, progress=False)
 
-    assert "at the point no_such=1" in error.value.__notes__
+    assert "at the setting no_such=1" in error.value.__notes__
 
 
 def test_a_grid_without_an_interval_in_training_is_refused():

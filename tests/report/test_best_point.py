@@ -17,8 +17,8 @@ def mean(centre, spread):
 @pytest.mark.parametrize(
     ("p_family", "begins"),
     [
-        (0.4, "The best point loses at its prices, and the move of the line is what luck over a grid can give: +60 bps [+"),
-        (0.04, "The best point moves with the market, and pays for it: +60 bps [+"),
+        (0.4, "The best setting loses at its prices, and its CLV is what luck over a grid can give: +60 bps [+"),
+        (0.04, "The best setting moves with the market, but loses at its prices: +60 bps [+"),
     ],
 )
 def test_a_move_of_the_line_that_luck_can_give_is_not_claimed(p_family, begins):

@@ -82,7 +82,7 @@ def test_no_letter_of_the_font_is_wider_than_the_picture_assumes():
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("a season", "Loses at its prices, and no move of the line is shown +27 bps [-6, +60] of CLV"),
+        ("a season", "Loses at its prices, and its CLV may be luck +27 bps [-6, +60] of CLV"),
         ("a season", "50 bps none"),
         ("a season", "Look-ahead: a template of clvlab, whose code uses no later price update."),
         ("one fixture", "An interval needs five fixtures or more."),

@@ -58,7 +58,7 @@ def make_settings(keys, database_url=None, **settings):
 
 @contextmanager
 def stoppable(settings):
-    """The server of ``clvlab serve`` on a thread; gives its URL and what ends it, which returns how long that took."""
+    """The server of ``clvlab service serve`` on a thread; gives its URL and what ends it, which returns how long that took."""
     app = create_app(settings)
     sock, ready = _bound_socket("127.0.0.1", 0), threading.Event()
     server = _Server(app, settings, ready.set)

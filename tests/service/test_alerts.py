@@ -144,7 +144,7 @@ def test_service_over_a_damaged_database_does_not_start_and_says_why(file, tmp_p
     file.write_bytes(b"")
 
     with patch.dict(os.environ, {"CLVLAB_DATABASE_URL": f"sqlite:///{file}"}):
-        code, _, err = clvlab(tmp_path, "serve", "--port", "0")
+        code, _, err = clvlab(tmp_path, "service", "serve", "--port", "0")
 
     assert code == 2
     assert err.startswith(f"error: the database '{file}' can't be used: it is empty")
@@ -337,7 +337,9 @@ def test_backup_that_is_missing_empty_or_old(serve, file, scrapes, tmp_path):
         scrape(scrapes, served, 60)
         assert firing(scrapes) == {"BackupOld"}, "an empty file is no backup"
 
-        code, out, _ = clvlab(tmp_path, "backup", "--out", backups / "copy.db", "--database-url", f"sqlite:///{file}")
+        code, out, _ = clvlab(
+            tmp_path, "service", "backup", "--out", backups / "copy.db", "--database-url", f"sqlite:///{file}"
+        )
         scrape(scrapes, served, 120)
         assert (code, firing(scrapes)) == (0, set()), out
 

@@ -308,7 +308,7 @@ def test_units_and_containers_allow_the_files_of_all_connections_and_bound_memor
     assert [name for name, one in composed["services"].items() if "mem_limit" not in one] == []
 
 
-# The whole attacks, against ``clvlab serve`` in a process of its own.
+# The whole attacks, against ``clvlab service serve`` in a process of its own.
 
 
 def again(request):

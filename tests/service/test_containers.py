@@ -67,7 +67,7 @@ def composed():
 @pytest.fixture(scope="module")
 def known():
     """Variables that are read: settings, and options of the commands."""
-    commands = typer.main.get_command(app).commands
+    commands = typer.main.get_command(app).commands["service"].commands
     options = {option.envvar for name in ("serve", "worker") for option in commands[name].params if option.envvar}
     return options | {f"CLVLAB_{name.upper()}" for name, _ in _settings(Settings)}
 
@@ -150,7 +150,7 @@ def up(composed, postgres, tmp_path_factory):
         processes = {}
         for name, one in ours.items():
             own = {variable: value.replace(STATE, str(state)) for variable, value in (variables() | one["environment"]).items()}
-            port = "CLVLAB_PORT" if one["command"] == ["serve"] else "CLVLAB_HEALTH_PORT"
+            port = "CLVLAB_PORT" if one["command"] == ["service", "serve"] else "CLVLAB_HEALTH_PORT"
             own |= {"CLVLAB_DATABASE_URL": postgres.get_uri(database="composed"), port: str(ports[name])}
             command = [*json.loads(the("ENTRYPOINT")), *one["command"]]
             running = started([str(BIN / command[0]), *command[1:]], path | own, state / f"{name}.log")

@@ -1,4 +1,4 @@
-"""``clvlab serve`` as ``docs/how-to/operate.md`` locks it down: another user, over a root that nobody can write to."""
+"""``clvlab service serve`` as ``docs/how-to/operate.md`` locks it down: another user, over a root that nobody can write to."""
 
 import errno
 import os

@@ -119,7 +119,7 @@ def test_service_over_a_restored_backup_refuses_writes_reads_on_and_goes_on_when
     clvlab = partial(CliRunner().invoke, app, env=environment, catch_exceptions=False)
     whole = Application(settings["database_url"], log_key=LOG_KEY, checkpoint_file=file)
     kept = whole.backtests.run(BacktestRunRequest(**BACKTEST))["run_id"]
-    backed_up = clvlab(["backup", "--out", str(tmp_path / "backup.db")])
+    backed_up = clvlab(["service", "backup", "--out", str(tmp_path / "backup.db")])
     whole.backtests.run(BacktestRunRequest(**BACKTEST | {"window_id": "lost"}))
     last = whole.log.checkpoint()
     whole.close()

@@ -85,7 +85,7 @@ def test_whatever_a_service_writes_is_private(tmp_path):
     }
     clvlab_prints(tmp_path, "log", "keygen", "example.org/log", "--out", "log.key")
     with serving(tmp_path, "--dev", "--devfeed", **settings) as (url, _, _):
-        headers = {"Authorization": f"Bearer {clvlab_prints(tmp_path, 'dev-token')}"}
+        headers = {"Authorization": f"Bearer {clvlab_prints(tmp_path, 'service', 'dev-token')}"}
         with httpx2.Client(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
             assert client.post("/me/packs", content=zipped(files_of(packs))).status_code == 201
             assert client.post("/backtests", json=BACKTEST).status_code == 201

@@ -1,4 +1,4 @@
-"""``clvlab serve`` and ``clvlab dev-token``, as a user runs them."""
+"""``clvlab service serve`` and ``clvlab service dev-token``, as a user runs them."""
 
 import json
 import os
@@ -29,11 +29,11 @@ CLVLAB = [sys.executable, "-m", "clvlab"]
 
 @contextmanager
 def serving(folder, *arguments, wait=True, **environment):
-    """``clvlab serve`` on a free port: its URL, its process, and what it says."""
+    """``clvlab service serve`` on a free port: its URL, its process, and what it says."""
     log = folder / "serve.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*CLVLAB, "serve", "--port", "0", *arguments], cwd=folder, env=os.environ | environment, stderr=output
+            [*CLVLAB, "service", "serve", "--port", "0", *arguments], cwd=folder, env=os.environ | environment, stderr=output
         )
         try:
             served = r"clvlab serves (http://\S+),"
@@ -81,7 +81,7 @@ def test_a_made_up_feed_says_how_fast_it_is(tmp_path, more, said):
 def test_the_whole_walk_with_a_token_of_dev_token(dev):
     url, folder, _ = dev
 
-    with clvlab.Client(url, clvlab_prints(folder, "dev-token")) as client:
+    with clvlab.Client(url, clvlab_prints(folder, "service", "dev-token")) as client:
         created = client.create_competition(BOUND)["competition_id"]
         client.register(created, "one", "baseline")
         client.register(created, "two", "cumulative-drift", {"warmup_ticks": 3})
@@ -125,7 +125,7 @@ def test_the_client_says_what_a_stranger_answered(dev):
 
 
 def test_dev_token_names_who_and_how_long_and_keeps_its_key_to_itself(tmp_path):
-    token = clvlab_prints(tmp_path, "dev-token", "--did", "did:key:me", "--lifetime-s", "60", "--keys", "k")
+    token = clvlab_prints(tmp_path, "service", "dev-token", "--did", "did:key:me", "--lifetime-s", "60", "--keys", "k")
     claims = jwt.decode(token, options={"verify_signature": False})
 
     assert (claims["sub"], claims["exp"] - claims["iat"]) == ("did:key:me", 60)
@@ -134,8 +134,8 @@ def test_dev_token_names_who_and_how_long_and_keeps_its_key_to_itself(tmp_path):
 
 
 def test_without_configuration_it_says_how_to_get_a_token_and_refuses_all(tmp_path):
-    with serving(tmp_path) as (url, _, log), clvlab.Client(url, clvlab_prints(tmp_path, "dev-token")) as client:
-        assert "clvlab serve --dev" in log.read_text()
+    with serving(tmp_path) as (url, _, log), clvlab.Client(url, clvlab_prints(tmp_path, "service", "dev-token")) as client:
+        assert "clvlab service serve --dev" in log.read_text()
         assert "in memory" in log.read_text()
         assert client.leaderboard() == {"rows": []}
         with pytest.raises(ApiError, match="401"):
@@ -192,12 +192,12 @@ NOBODY_THERE = {"CLVLAB_DATABASE_URL": "postgresql+psycopg://nobody:secret@127.0
 
 @pytest.fixture(scope="module")
 def refusals(tmp_path_factory):
-    """What ``clvlab serve`` says where it can't begin: exit code, output and errors."""
+    """What ``clvlab service serve`` says where it can't begin: exit code, output and errors."""
     given = {name: (environment, arguments) for name, (arguments, environment, _) in NO_SETTINGS.items()}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         given |= {"nobody there": (NOBODY_THERE, []), "port": ({}, ["--port", port])}
-        calls = [(environment, ["serve", "--port", "0", *arguments]) for environment, arguments in given.values()]
+        calls = [(environment, ["service", "serve", "--port", "0", *arguments]) for environment, arguments in given.values()]
         answers = apart(tmp_path_factory.mktemp("refusals"), calls)
     return dict(zip(given, answers, strict=True)), port
 
@@ -234,7 +234,7 @@ def test_a_catalog_of_ones_own_is_served_and_the_only_pack_of_it_is_bound_at_sta
 
     with (
         serving(tmp_path, "--dev", CLVLAB_PACKS="mine") as (url, _, _),
-        clvlab.Client(url, clvlab_prints(tmp_path, "dev-token")) as client,
+        clvlab.Client(url, clvlab_prints(tmp_path, "service", "dev-token")) as client,
     ):
         fixtures = client.packs()["packs"][0]["fixtures"]
         created = client.create_competition(CONFIG)["competition_id"]

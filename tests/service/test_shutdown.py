@@ -91,7 +91,7 @@ def perform(*_):
         sum(range(1000))
 
 ReplayJobs.perform = perform
-sys.argv = ["clvlab", "serve", "--port", "0"]
+sys.argv = ["clvlab", "service", "serve", "--port", "0"]
 main()
 """
 

@@ -26,7 +26,7 @@ ADDRESS, OPTION = "postgresql://me:{}@127.0.0.1:1/none", "postgresql:///none?hos
 )
 def test_a_database_that_cannot_be_used_is_one_line_and_nothing_is_said_to_serve(url, password, code, monkeypatch, capfd):
     monkeypatch.setenv("CLVLAB_DATABASE_URL", url.format(password))
-    monkeypatch.setattr(sys, "argv", ["clvlab", "serve", "--port", "0"])
+    monkeypatch.setattr(sys, "argv", ["clvlab", "service", "serve", "--port", "0"])
 
     with pytest.raises(SystemExit) as end:
         main()
@@ -55,7 +55,7 @@ def test_the_error_of_a_start_that_failed_reaches_the_caller(password, error, mo
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, capfd):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("CLVLAB_UPLOADS", str(tmp_path / "file" / "uploads"))
-    monkeypatch.setattr(sys, "argv", ["clvlab", "serve", "--port", "0"])
+    monkeypatch.setattr(sys, "argv", ["clvlab", "service", "serve", "--port", "0"])
 
     with pytest.raises(SystemExit) as end:
         main()

@@ -1,4 +1,4 @@
-"""``clvlab worker`` beside services that only answer."""
+"""``clvlab service worker`` beside services that only answer."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_a_worker_performs_all_that_services_without_workers_are_asked_for(keys,
 
 @pytest.mark.long
 def test_a_worker_says_in_one_line_what_it_does_and_ends_when_it_is_told_to(postgres_url, tmp_path):
-    command = [sys.executable, "-m", "clvlab", "worker", "--health-port", "0"]
+    command = [sys.executable, "-m", "clvlab", "service", "worker", "--health-port", "0"]
     environment = os.environ | {"CLVLAB_DATABASE_URL": postgres_url, "CLVLAB_JOB_WORKERS": "3"}
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         said = next(line for line in process.stderr if not line.startswith("{"))
@@ -97,7 +97,7 @@ def test_a_start_that_cannot_be_is_one_line_without_the_password(
     monkeypatch.chdir(tmp_path)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "argv", ["clvlab", command])
+    monkeypatch.setattr(sys, "argv", ["clvlab", "service", command])
 
     with pytest.raises(SystemExit) as end:
         main()

@@ -258,7 +258,7 @@ def test_the_first_word_is_a_source_where_files_follow_and_else_a_file(tmp_path)
     assert (code, out.splitlines()[1][:25]) == (0, "Read 6 messages of 3 files"[:25])
     assert clvlab(tmp_path, "packs", "import", "csv", "--out", "alone")[0] == 0
     code, _, err = clvlab(tmp_path, "packs", "import", "txline", "--out", "none")
-    assert (code, "none given" in err) == (2, True)
+    assert (code, "name a file or folder" in err) == (2, True)
 
 
 def test_a_mapping_is_distinguished_from_another_by_its_keys(tmp_path):

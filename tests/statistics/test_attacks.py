@@ -111,7 +111,7 @@ def test_a_search_and_a_walk_forward_announce_it_too(tmp_path):
     search = honest_search(pack.source, first_quotes, {"from_bps": [0]})
     walk = cl.walk_forward(pack, first_quotes, {"from_bps": [0]}, folds=3, progress=False)
 
-    assert search.verdict.sentence.startswith("The best point beats the closing line")
+    assert search.verdict.sentence.startswith("The best setting beats the closing line")
     assert not any("above zero more often" in caution for caution in search.cautions)
     assert "Out of sample, beats the closing line" in walk._repr_html_()
     assert "have no close. Their market or line was gone or suspended" in " ".join(walk.sheet.cautions)
@@ -124,7 +124,7 @@ def test_a_sweep_announces_what_closes_that_are_missing_leave(tmp_path, match):
 
     found = cl.sweep(pack, first_quotes, {"gain_bps": [-10_000]}, progress=False)
 
-    assert "1 of 1 points stays above zero when all 1 trials are counted (best p" in found.verdict.sentence
+    assert "1 of 1 settings stays above zero after correction for 1 trial (1 uncorrected, best p" in found.verdict.sentence
     assert found.frame["p_family"][0] < 0.01
     assert any("decisions of a setting have no close" in caution for caution in found.cautions)
     sealed = found.best().seal()
@@ -140,7 +140,7 @@ def test_where_next_to_none_lost_a_sweep_announces_nothing(tmp_path, match, by, 
     found = cl.sweep(pack, first_quotes, {"gain_bps": [gain_bps]}, by=by, progress=False)
 
     assert found.frame["p_alone"][0] < 0.05
-    assert found.verdict.sentence.startswith("No point stays above zero")
+    assert found.verdict.sentence.startswith("No setting stays above zero")
 
 
 @pytest.mark.parametrize("name", ["low", "n", "p_family", "mean_edge_pct"])
@@ -163,4 +163,4 @@ def test_a_sweep_of_a_low_level_says_that_a_point_stays_above_zero_with_a_p_abov
 
     said = cl.sweep(pack, first_quotes, {"from_bps": [0]}, level=0.5, progress=False).verdict.sentence
 
-    assert said.startswith("1 of 1 points stays above zero when all 1 trials are counted (best p .1")
+    assert said.startswith("1 of 1 settings stays above zero after correction for 1 trial (1 uncorrected, best p .1")

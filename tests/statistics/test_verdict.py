@@ -39,13 +39,13 @@ def test_without_a_price_the_line_alone_is_judged_and_no_price_is_claimed(low, h
 
 CELLS = {
     ("beats", "beats"): ("beats", "Beats the closing line, and pays at its prices: "),
-    ("beats", "unclear"): ("unclear", "Beats the closing line, but it is not shown that its prices pay: "),
-    ("beats", "loses"): ("loses", "Moves with the market, and pays for it: "),
-    ("unclear", "beats"): ("unclear", "Pays at its prices, though no move of the line is shown: "),
+    ("beats", "unclear"): ("unclear", "Beats the closing line, but may not pay at its prices: "),
+    ("beats", "loses"): ("loses", "Moves with the market, but loses at its prices: "),
+    ("unclear", "beats"): ("unclear", "Pays at its prices, though its CLV may be luck: "),
     ("unclear", "unclear"): ("unclear", "Not distinguishable from zero, by the line or at its prices: "),
-    ("unclear", "loses"): ("loses", "Loses at its prices, and no move of the line is shown: "),
+    ("unclear", "loses"): ("loses", "Loses at its prices, and its CLV may be luck: "),
     ("loses", "beats"): ("unclear", "Loses to the closing line, yet pays at its prices: "),
-    ("loses", "unclear"): ("loses", "Loses to the closing line, and it is not shown that its prices pay: "),
+    ("loses", "unclear"): ("loses", "Loses to the closing line, and may not pay at its prices: "),
     ("loses", "loses"): ("loses", "Loses to the closing line, and at its prices: "),
 }
 
@@ -81,11 +81,11 @@ def test_the_misleading_headlines_say_what_the_price_says():
     second = verdict(Figure(27, -6, 60, 299), Figure(-3.56, -4.27, -2.85, 299))
 
     assert first.sentence.startswith(
-        "Beats the closing line, but it is not shown that its prices pay: +87 bps [+48, +127] of CLV, and +0.1 % [-1.7, +1.9] "
+        "Beats the closing line, but may not pay at its prices: +87 bps [+48, +127] of CLV, and +0.1 % [-1.7, +1.9] "
     )
     assert first.tone is Tone.UNCLEAR
     assert second.sentence == (
-        "Loses at its prices, and no move of the line is shown: +27 bps [-6, +60] of CLV, and -3.56 % [-4.27, -2.85] at the "
+        "Loses at its prices, and its CLV may be luck: +27 bps [-6, +60] of CLV, and -3.56 % [-4.27, -2.85] at the "
         "prices taken, if the close is right, over 299 fixtures."
     )
     assert second.tone is Tone.LOSES
@@ -104,7 +104,7 @@ def test_a_mean_without_an_interval_is_no_verdict_however_high():
 def test_a_price_of_few_decisions_is_said_to_be_of_few():
     found = verdict(figure(1, 9, 50, 400), Figure(3.0, None, None, 2, 7))
 
-    assert found.sentence.startswith("Beats the closing line, but it is not shown that its prices pay: ")
+    assert found.sentence.startswith("Beats the closing line, but may not pay at its prices: ")
     assert (
         "+3.0 % at the prices of 7 of 400 decisions (too few fixtures for an interval), if the close is right" in found.sentence
     )
@@ -146,14 +146,14 @@ def test_a_difference_has_words_of_its_own_for_each_pair_of_tones():
     for (line, price), text in words.both.items():
         assert ("ahead" in text) == (Tone.BEATS in (line, price))
         assert ("behind" in text) == (Tone.LOSES in (line, price))
-        assert ("indistinguishable" in text) == (line not in SURE and price not in SURE)
+        assert ("told apart" in text) == (line not in SURE and price not in SURE)
 
 
 def test_words_in_front_keep_every_pair():
     after = RUN.after("Out of sample,", "nothing")
 
     assert after.both.keys() == RUN.both.keys()
-    assert after.both[Tone.BEATS, Tone.LOSES] == "Out of sample, moves with the market, and pays for it"
+    assert after.both[Tone.BEATS, Tone.LOSES] == "Out of sample, moves with the market, but loses at its prices"
     assert (after.around, after.nothing) == ("Out of sample, not distinguishable from zero", "nothing")
 
 

@@ -119,7 +119,7 @@ def test_what_is_no_url_of_a_database_is_refused(text):
 
 @few(8)
 @pytest.mark.parametrize(
-    "command", [["log", "show", "{}"], ["log", "audit", "{}"], ["rebuild-leaderboard", "--database-url", "{}"]]
+    "command", [["log", "show", "{}"], ["log", "audit", "{}"], ["service", "rebuild-leaderboard", "--database-url", "{}"]]
 )
 @pytest.mark.parametrize("password", ["QZXJ@VXQZ", "12345/67890", "QZXJ%40VXQZ"])
 @pytest.mark.parametrize("shape", ["plain", "one slash"])

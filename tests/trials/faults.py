@@ -81,7 +81,7 @@ def restore(folder: Path) -> dict[str, int | str]:
     settings = {"CLVLAB_DATABASE_URL": f"sqlite:///{store}", "CLVLAB_CHECKPOINT_FILE": str(folder / "newest")}
     with services(folder, 1, **settings) as (service,):
         kept = _run_id(folder, service, 0)
-        back_up = [*CLVLAB, "backup", "--out", str(backup), "--database-url", settings["CLVLAB_DATABASE_URL"]]
+        back_up = [*CLVLAB, "service", "backup", "--out", str(backup), "--database-url", settings["CLVLAB_DATABASE_URL"]]
         subprocess.run(back_up, check=True, capture_output=True)
         _run_id(folder, service, 1)
         httpx2.get(f"{service.url}/log/checkpoint").raise_for_status()

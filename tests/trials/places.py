@@ -92,7 +92,7 @@ class Process:
 
 @dataclass
 class Service(Process):
-    """``clvlab serve`` on a port that stays its own over restarts."""
+    """``clvlab service serve`` on a port that stays its own over restarts."""
 
     port: int = 0
 
@@ -101,7 +101,7 @@ class Service(Process):
         return f"http://127.0.0.1:{self.port}"
 
     def command(self) -> list[str]:
-        return ["serve", "--dev", "--keys", str(self.folder / "keys"), "--port", str(self.port)]
+        return ["service", "serve", "--dev", "--keys", str(self.folder / "keys"), "--port", str(self.port)]
 
     def is_ready(self, said: str) -> bool:
         found = re.search(r"serves http://127\.0\.0\.1:(\d+)", said)
@@ -111,10 +111,10 @@ class Service(Process):
 
 
 class Worker(Process):
-    """``clvlab worker``."""
+    """``clvlab service worker``."""
 
     def command(self) -> list[str]:
-        return ["worker"]
+        return ["service", "worker"]
 
     def is_ready(self, said: str) -> bool:
         return "clvlab works for " in said

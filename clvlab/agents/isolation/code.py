@@ -50,6 +50,8 @@ class Code:
 
 def code_in_file(path: str, name: str) -> Code:
     file = Path(path)
+    if not path:
+        raise UnknownAgentError(f"an agent of your own is named as file.py:name, not {name!r:.200}")
     if not file.is_file():
         raise UnknownAgentError(f"no Python file at {path!r}")
     content = file.read_bytes()

@@ -245,7 +245,7 @@ def _known_proofs(required: Sequence[str]) -> Sequence[str]:
 
     unknown = set(required) - set(PROOFS)
     if unknown:
-        raise BundleError(f"no proof is called {min(unknown)!r}: there are {', '.join(PROOFS)}")
+        raise BundleError(f"no proof is called {min(unknown)!r}: name one or more of {', '.join(PROOFS)}")
     return required
 
 

@@ -270,7 +270,7 @@ class Pack(Exportable):
         verified = f", {self.source.verification}" if self.source.verification else ""
         made = f", {derived_words(self.source)}" if isinstance(self.source, DerivedPack) else ""
         size = f"{counted(len(self.fixture_ids), 'fixture')}, {self.source.rows} rows"
-        label = f"{self.provenance}, {self.source.verified_grade}"
+        label = f"{self.provenance}, origin {self.source.verified_grade}"
         return f"Pack {self.pack_id!r} ({label}): {size}{made}{verified}; next: clvlab.backtest(pack)"
 
     def _repr_html_(self) -> Html:

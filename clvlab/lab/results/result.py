@@ -20,14 +20,12 @@ from clvlab.lab.results.run import Run as SealedRunView
 from clvlab.lab.results.run import VerificationResult
 from clvlab.lab.validation import fixture_ids_argument
 from clvlab.law.metrics import rank
-from clvlab.law.schema import Reason
 from clvlab.packs import reader
 from clvlab.packs.views.view_file import view_file
 from clvlab.report.export import Exportable
 from clvlab.report.html import Html
 from clvlab.runs.run import Run
 from clvlab.statistics.staking import HALF_KELLY, Staking
-from clvlab.words import counted, mean_clv
 
 if TYPE_CHECKING:  # imported where it is used, so that a first backtest waits for nothing else
     from pathlib import Path
@@ -128,7 +126,7 @@ class Result(Exportable):
         --------
         >>> from clvlab.lab import backtest
         >>> backtest("season", "cumulative-drift").verdict.partition(":")[0]
-        'Loses at its prices, and no move of the line is shown'
+        'Loses at its prices, and its CLV may be luck'
         """
         return self._headline.verdict.sentence
 
@@ -532,44 +530,22 @@ class Result(Exportable):
         return self.read.started["kind"]
 
     def __repr__(self) -> str:
-        first = rank(self.read.outcomes).row(0, named=True)
-        mean, count = first["mean_clv_bps"], first["action_count"]
-        summary = "no scored action"
-        if mean is not None:
-            price, left = self._price(first["agent_id"]), self._left_out(first["agent_id"])
-            summary = f"mean CLV {mean_clv(mean)}, {price} over {counted(count, 'scored action')}{left}"
+        from clvlab.report.headline import headline_of
+
+        first = rank(self.read.outcomes).row(0, named=True)["agent_id"]
+        verdict = headline_of(self.parts[self.agent_ids.index(first)]).verdict
+        summary = verdict.sentence.rstrip(".")
         if len(self.parts) > 1:
             steps = ".frame, .compare(), .tear_sheet(agent_id), .verify()"
-            return f"{self._title}: {first['agent_id']} first, {summary}; next: {steps}"
+            return f"{self._title}: {first} first, {summary[0].lower()}{summary[1:]}; next: {steps}"
         steps = (
             ".tear_sheet(), .report, .scores, .run.verify()"
             if self.source.is_made
             else ".frame, .scores, .tear_sheet(), .verify()"
         )
-        if mean is None and self.source.is_made and self._is_reported:
+        if verdict.tone == "nothing" and self.source.is_made and self._is_reported:
             steps = ".report['warnings'] says why, .scores, .run.verify()"
         return f"{self._title}: {summary}; next: {steps}"
-
-    def _price(self, agent_id: str) -> str:
-        """Say the mean edge of the actions behind the law's mean."""
-        from clvlab.statistics.measures import priced_edge_pct
-
-        scored = self.read.scores.filter(pl.col("agent_id") == agent_id, pl.col("reason") == Reason.SCORED)
-        own = scored.select(priced_edge_pct()).to_series().drop_nulls()
-        if own.is_empty():
-            return "no price"
-        at = "the prices taken" if own.len() == scored.height else counted(own.len(), "price")
-        return f"edge {float(own.sum()) / own.len():+z.2f} % at {at}"
-
-    def _left_out(self, agent_id: str) -> str:
-        """Say which scored decisions a sweep and a tear sheet leave out of the mean; empty if none are."""
-        scored = self.read.marked.filter(pl.col("agent_id") == agent_id, pl.col("reason") == Reason.SCORED)
-        kept = scored.filter(~pl.col("at_close"))["clv_bps"]
-        left = scored.height - kept.len()
-        if not left:
-            return ""
-        without = "none remains" if kept.is_empty() else f"{float(kept.sum()) / kept.len():+z.2f}"
-        return f" ({without} without the {left:,} at the closing message, as in a sweep)"
 
     def _repr_html_(self) -> Html:
         from clvlab.report.cards import agent_card

@@ -32,7 +32,7 @@ from clvlab.statistics import BoundedClusters, Family, family_of
 from clvlab.statistics.measures import MEASURES, Measure, measure_of, stacked
 from clvlab.statistics.overfitting import Statistic
 from clvlab.statistics.verdict import Verdict
-from clvlab.words import p_value
+from clvlab.words import counted, p_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -344,12 +344,12 @@ class Sweep(Exportable):
         passed = self.frame.filter(pl.col("p_family") < 1 - self.level).height
         alone = self.frame.filter(pl.col("p_alone") < 1 - self.level).height
         head = (
-            f"{len(self.sources)} points, {self.trials} trials on record: by {self._measure.title}, {alone} above zero "
-            f"uncorrected, {passed} when all trials are counted"
+            f"{counted(len(self.sources), 'setting')}, {counted(self.trials, 'trial')} on record: by {self._measure.title}, "
+            f"{passed} above zero after correction for all trials ({alone} uncorrected)"
         )
         found = self.family
         if np.isnan(found.scores).all():
-            return f"{head}; no point has a t"
+            return f"{head}; no setting has a t"
         top = int(np.nanargmax(found.scores))
         return (
             f"{head}; best t {self.frame['t'][top]:.2f}, with an unseen fixture {found.scores[top]:z.2f} on the normal "

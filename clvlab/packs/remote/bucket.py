@@ -46,7 +46,10 @@ class Address:
     def __post_init__(self) -> None:
         scheme, host, path = self._parts.scheme, self._host, self._parts.path
         if scheme not in (*_BUCKETS, "https", "http"):
-            raise RemoteError(f"{self}: packs and runs lie at s3://, gs:// or https://, not at {scheme}://")
+            if not scheme:
+                text = str(self).removeprefix("://")
+                raise RemoteError(f"{text!r:.200} is no URL of packs or runs: use s3://, gs:// or https://")
+            raise RemoteError(f"{self}: packs and runs are at s3://, gs:// or https://, not at {scheme}://")
         if not host:
             raise RemoteError(f"{self}: the URL names no {'bucket' if self.is_bucket else 'host'}")
         if scheme == "http" and host not in _LOOPBACK:

@@ -223,7 +223,7 @@ def sums_of_tasks(tasks: Iterable[Task], count: int, executor: Executor | None) 
 
 
 def _point_text(task: Task) -> str:
-    return f"at the point {spoken(task[1])}"
+    return f"at the setting {spoken(task[1])}"
 
 
 def _search_of(task: Task) -> Search:

@@ -136,7 +136,7 @@ def at_point(params: Params) -> Iterator[None]:
     try:
         yield
     except ClvlabError as error:
-        error.add_note(f"at the point {spoken(params)}")
+        error.add_note(f"at the setting {spoken(params)}")
         raise
 
 

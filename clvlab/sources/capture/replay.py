@@ -30,7 +30,8 @@ def messages_of(pack: Pack, fixture_ids: Sequence[int] = ()) -> list[Message]:
     """
     unknown = sorted(set(fixture_ids) - set(pack.fixture_ids))
     if unknown:
-        raise FeedError(f"the pack {pack.pack_id!r} has no fixture {unknown[0]}: see CLVLAB_REPLAY_PACK")
+        some = ", ".join(map(str, pack.fixture_ids[:3]))
+        raise FeedError(f"the pack {pack.pack_id!r} has no fixture {unknown[0]}: it has {len(pack.fixture_ids):,}: {some}, ...")
     rows = message_rows(pack.tape(sorted(set(fixture_ids)) or None)).iter_rows()
     return [Message._make((*row[:5], *map(tuple, row[6:]), row[5])) for row in rows]
 

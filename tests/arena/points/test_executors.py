@@ -95,7 +95,7 @@ def test_a_task_that_is_lost_is_sent_again(expected):
 def test_a_task_that_is_lost_again_and_again_is_named():
     with Failing(99, RuntimeError("the worker is gone")) as executor, pytest.raises(ExecutorError) as raised:
         found(executor)
-    assert str(raised.value) == ("no answer at the point warmup_ticks=6, cooldown_s=60 after 3 attempts: the worker is gone")
+    assert str(raised.value) == ("no answer at the setting warmup_ticks=6, cooldown_s=60 after 3 attempts: the worker is gone")
 
 
 def test_a_broken_executor_of_the_callers_is_reported():
@@ -121,7 +121,7 @@ def test_no_process_is_started_where_nothing_is_left(monkeypatch, expected):
 def test_an_agent_that_fails_in_another_process_is_reported_with_its_point():
     with pytest.raises(AgentError, match="warmup_ticks") as raised:
         found(points=[*POINTS, {"warmup_ticks": -1}])
-    assert raised.value.__notes__ == ["at the point warmup_ticks=-1"]
+    assert raised.value.__notes__ == ["at the setting warmup_ticks=-1"]
 
 
 @cl.strategy

@@ -90,7 +90,7 @@ def test_an_agent_that_looks_across_fixtures_is_scored_at_once_or_refused(monkey
     monkeypatch.setenv("CLVLAB_MEMORY_MB", "1")
     with pytest.raises(PackTooLargeError, match="'ranking'") as error:
         search_of(PACK, ranking, None, Window(), {"at": 20})
-    assert error.value.__notes__ == ["at the point at=20"]
+    assert error.value.__notes__ == ["at the setting at=20"]
 
 
 def test_a_fixture_that_the_pack_does_not_have_is_refused():
