@@ -37,6 +37,14 @@ class Program(Commands):
             ctx.info_name = command()
         return super().parse_args(ctx, args)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None:
+            for name in self.list_commands(ctx):
+                group = self.get_command(ctx, name)
+                if isinstance(group, TyperGroup) and args[0] in group.commands:
+                    ctx.fail(f"No such command {args[0]!r}. Did you mean {command(name, args[0])!r}?")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -90,6 +90,16 @@ def test_the_commands_of_operators_are_one_group(tmp_path):
     assert not [name for name, one in get_command(app).commands.items() if one.hidden]
 
 
+@pytest.mark.parametrize(
+    ("name", "whole"), [("serve", "service serve"), ("witness", "log witness"), ("import", "packs import")]
+)
+def test_a_command_that_is_part_of_a_group_is_named_whole(name, whole, tmp_path):
+    code, _, errors = clvlab(tmp_path, name)
+
+    assert code == 2
+    assert f"{whole}'?" in errors
+
+
 @few(15)
 @pytest.mark.parametrize("path", [*leaves(get_command(app))], ids=" ".join)
 def test_an_interrupt_is_one_line_in_every_command(path, tmp_path, monkeypatch):
