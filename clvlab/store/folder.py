@@ -58,11 +58,9 @@ def _same(run: SealedRun, target: Path) -> Path:
     stored = read_run(target)
     if (stored.events, stored.scores, stored.manifest) != (run.events, run.scores, run.manifest):
         there, here = held_of(stored.events), held_of(run.events)
-        why = (
-            "a run with a log and the same run without one need different folders"
-            if there == here
-            else f"there the system restricted {there} of its agents' processes, and here {here}"
-        )
+        why = "" if there == here else f"there the system restricted {there} of its agents' processes, and here {here}"
+        if (stored.events, stored.scores) == (run.events, run.scores):
+            why = "only the manifests differ, as by a place in a run log: write this one to another folder"
         raise RunConflictError(run.run_id, stored.manifest_hash, run.manifest_hash, why)
     return target
 

@@ -62,6 +62,16 @@ def test_refusal_says_where_the_system_held_more_of_agents(sealed, tmp_path):
         write_run(replace(sealed, events=sealed.events.replace(b'"kind":"backtest"', held, 1)), tmp_path)
 
 
+def test_refusal_says_that_the_same_run_stands_elsewhere_in_a_log(sealed, tmp_path):
+    write_run(sealed, tmp_path)
+    logged = replace(sealed, manifest=sealed.manifest.replace(b'"commit_index":null', b'"commit_index":0'))
+
+    with pytest.raises(RunConflictError, match="only the manifests differ, as by a place in a run log"):
+        write_run(logged, tmp_path)
+    with pytest.raises(RunConflictError, match="nothing was written$"):
+        write_run(replace(sealed, scores=b"{}"), tmp_path)
+
+
 def test_writing_that_breaks_off_leaves_nothing(sealed, tmp_path):
     unwritable = replace(sealed, manifest="no bytes")
 
