@@ -22,11 +22,14 @@ _NAMES = ("fixture_id", "market_key", "side")
 STORED: Schema = {name: SERIES[name] for name in _NAMES} | ROWS
 
 
-def unreadable() -> tuple[type[OSError], type[Exception], type[UnicodeDecodeError]]:
-    """Return the errors that pyarrow raises over damaged files; it is asked, and loaded, only once there is an error."""
+def unreadable() -> tuple[type[BaseException], ...]:
+    """Return the errors that pyarrow and Polars raise over damaged files; pyarrow is loaded only once there is an error.
+
+    Polars panics over a time zone that does not exist.
+    """
     import pyarrow as pa
 
-    return OSError, pa.ArrowException, UnicodeDecodeError
+    return OSError, pa.ArrowException, UnicodeDecodeError, pl.exceptions.PolarsError, pl.exceptions.PanicException
 
 
 def read_rows(file: pl.LazyFrame, where: str) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -75,7 +78,7 @@ def _readable(file: pl.LazyFrame, where: str) -> Iterator[None]:
         if wrong:
             raise PackFormatError(f"{where!r} has wrong dtypes: {'; '.join(wrong)}")
         yield
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise PackFormatError(f"{where!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
 
 
@@ -151,5 +154,5 @@ def read_results(content: bytes, pack_id: str) -> pl.DataFrame:
     try:
         check_parquet(content)
         return conform(pl.read_parquet(content), RESULTS, "RESULTS")
-    except (pl.exceptions.PolarsError, *unreadable()) as error:
+    except unreadable() as error:
         raise PackFormatError(f"{RESULTS_FILE} of {pack_id!r} can't be read: {str(error).splitlines()[0]}") from error

@@ -20,7 +20,7 @@ from clvlab.packs.files import content_digest, fixture_digests
 from clvlab.packs.ladders import LADDERS, check_ladders, ladder_digests
 from clvlab.packs.manifest import BOOKS_FILE, LADDERS_FILE, TICKS_FILE, Fixture
 from clvlab.packs.reader import Pack, load_pack, shards_of
-from clvlab.packs.rows import STORED, numbered, read_stored, results_digest
+from clvlab.packs.rows import STORED, numbered, read_stored, results_digest, unreadable
 
 _AT_ONCE = 2  # shards in memory, so that one is read while the rules of another are checked
 
@@ -125,7 +125,10 @@ _Checked = Callable[[Sequence[Fixture], Tape], tuple[int, Mapping[int, str]]]
 def _check_layer(pack: Pack, name: str, schema: Schema, checked: _Checked) -> None:
     """Compare the digests of a layer, which ``checked`` returns of a shard with its number of rows; no row may be left over."""
     path, layer, rows = pack.folder / name, name.partition(".")[0], 0
-    found = pl.scan_parquet(path, glob=False).collect_schema()
+    try:
+        found = pl.scan_parquet(path, glob=False).collect_schema()
+    except unreadable() as error:
+        raise PackFormatError(f"{str(path)!r} can't be read as {layer}: {str(error).splitlines()[0]}") from error
     if dict(found) != dict(schema):
         raise PackFormatError(f"{str(path)!r} has the columns {dict(found)}, not those of the format")
     for shard in each(f"checking {layer}", shards_of(pack.manifest.fixtures)):

@@ -179,5 +179,5 @@ def page(title: str, content: Html) -> str:
     for number in (4, 5, 6):
         text = sub(rf"(</?)h{number}\b", rf"\g<1>h{number - 2 - (skipped if number > 4 else 0)}", text)
     text = sub(r"<h2\b(.*?)</h2>", r"<h1\1</h1>", text, count=1, flags=DOTALL)
-    script = Html(times_script()) if "<time" in text else ""
+    script = Html(times_script() if "<time" in text else "")
     return f"{render('page.html', title=title, content=Html(text), script=script)}\n"

@@ -101,9 +101,9 @@ def test_defaults_and_names_that_commands_spell_are_those_of_the_library():
         ("bundle RUN --out new.clv --since old.txt", "--since goes with --log"),
         ("bundle RUN --out new.clv --log-key key.txt", "--log-key goes with --log"),
         ("bundle RUN --out new.clv --checkpoint note.txt", "--checkpoint goes with --log"),
-        ("serve --keys mine", "--keys goes with --dev"),
-        ("serve --devfeed", "--dev"),
-        ("serve --dev --speed 5", "--speed goes with --devfeed"),
+        ("service serve --keys mine", "--keys goes with --dev"),
+        ("service serve --devfeed", "--dev"),
+        ("service serve --dev --speed 5", "--speed goes with --devfeed"),
     ],
 )
 def test_an_option_that_would_be_dropped_is_refused_by_name(folder, call, named):

@@ -98,7 +98,7 @@ def test_bets_show_themselves_and_what_rests_on_the_bettors_word(graded):
     assert "Not on the tape: 2 bets" in shown
     assert "Untrusted" in shown
     assert "fixture from &#39;fixture&#39;" in shown
-    assert repr(graded).startswith("10 bets of bets on 'starter': mean CLV")
+    assert repr(graded).startswith("10 bets of bets on 'starter': Not distinguishable")
     assert "2 not on the tape" in repr(graded)
     assert graded.columns["side"] == "side"
 
@@ -123,7 +123,7 @@ def test_a_record_of_which_nothing_is_on_the_tape_says_so():
     assert nothing.scores.is_empty()
     assert nothing.verify().passed
     assert nothing.unmatched["detail"].to_list() == ["no fixture has the id 'nobody', and it does not name two teams"]
-    assert "no scored action" in repr(nothing)
+    assert "no decision was scored" in repr(nothing)
     assert "no bet of bets is on the tape" in nothing._repr_html_()
 
 

@@ -59,7 +59,7 @@ class TestALiveRun:
         made = lab.live("cumulative-drift", played(), fixture=FIXTURE)
 
         again = lab.open_run(made.run_id)
-        assert repr(made).startswith(f"Live paper of cumulative-drift on '{made.pack.pack_id}': mean CLV")
+        assert repr(made).startswith(f"Live paper of cumulative-drift on '{made.pack.pack_id}': Not distinguishable")
         assert lab.verify(made).passed
         assert again.verify().passed
         assert pl.DataFrame(again.scores).equals(pl.DataFrame(made.scores))

@@ -205,7 +205,7 @@ def test_a_grid_with_a_point_that_the_agent_does_not_take_shuts_nothing(lab, log
     with pytest.raises(AgentError, match="'x'") as caught:
         lab.plan("starter", "cumulative-drift", {"warmup_ticks": [20, "x"]}, hold_out=0.45)
 
-    assert "at the point" in caught.value.__notes__[0]
+    assert "at the setting" in caught.value.__notes__[0]
     assert logged() == []
 
 

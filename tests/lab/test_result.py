@@ -72,7 +72,7 @@ def test_two_agents_of_one_run_are_not_the_same(both):
 def test_only_a_backtest_has_a_report(lab, both):
     alone = lab.compete("starter", ["cumulative-drift"])
 
-    assert repr(alone).startswith("Competition of cumulative-drift on 'starter': mean CLV -27.80 bps")
+    assert repr(alone).startswith("Competition of cumulative-drift on 'starter': Not distinguishable from zero")
     for run in (both, alone):
         with pytest.raises(UnsupportedError, match=f"{run.run_id} is a competition"):
             _ = run.report
@@ -81,7 +81,7 @@ def test_only_a_backtest_has_a_report(lab, both):
 def test_a_run_without_a_scored_action_says_so(lab):
     nothing = lab.backtest("starter", "cumulative-drift", window=cl.Window(market_allowlist=("nothing",)))
 
-    assert "'starter': no scored action; next" in repr(nothing)
+    assert "'starter': Nothing to judge: no decision was scored; next" in repr(nothing)
 
 
 def test_what_reads_the_pack_names_the_one_that_is_not_at_hand(both):

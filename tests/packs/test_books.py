@@ -2,6 +2,7 @@ import json
 import shutil
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from polars.testing import assert_frame_equal
@@ -65,12 +66,17 @@ def test_every_row_counts_in_the_hash(tmp_path):
 
 
 def retold(folder, frame):
-    """Put other rows into the file of books, and say of it whatever hashes its bytes have."""
-    pq.write_table(frame.to_arrow(compat_level=pl.CompatLevel.oldest()), folder / "books.parquet")
+    """Put other rows into the file of books."""
+    rewritten(folder, "books", frame.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+
+def rewritten(folder, name, table):
+    """Write another file of this name, and say of it whatever hashes its bytes have."""
+    pq.write_table(table, folder / f"{name}.parquet")
     path = folder / "datapackage.json"
     said = json.loads(path.read_text())
-    (resource,) = [one for one in said["resources"] if one["name"] == "books"]
-    resource["hash"] = file_sha256(folder / "books.parquet")
+    (resource,) = [one for one in said["resources"] if one["name"] == name]
+    resource["hash"] = file_sha256(folder / f"{name}.parquet")
     path.write_text(json.dumps(said))
 
 
@@ -85,6 +91,16 @@ TAMPERED = {
     "no tick": (lambda books: books.with_columns(pl.col("tick_seq") + 1_000), PackFormatError, "at a tick of its fixture"),
     "another column": (lambda books: books.with_columns(more=1), PackFormatError, "columns"),
 }
+
+
+@pytest.mark.parametrize("name", ["ticks", "books"])
+def test_a_time_zone_that_does_not_exist_is_named(folder, name):
+    table = pq.read_table(folder / f"{name}.parquet")
+    nowhere = pa.array([0] * table.num_rows, pa.timestamp("ms", "QTC"))
+    rewritten(folder, name, table.append_column("more", nowhere))
+
+    with pytest.raises(PackFormatError, match="time zone: 'QTC'"):
+        verify_pack(folder)
 
 
 @pytest.mark.parametrize("how", TAMPERED)

@@ -31,6 +31,12 @@ def endless(monkeypatch):
     go_on.set()
 
 
+def accepted(served):
+    """How many jobs a service has that are not done."""
+    told = httpx2.get(f"{served}/metrics", timeout=PATIENCE_S).text
+    return sum(float(count) for count in re.findall(r'^clvlab_jobs{status="(?:queued|leased)"} (.+)$', told, re.MULTILINE))
+
+
 def test_work_that_is_not_done_in_time_goes_back_and_its_client_is_told(keys, tmp_path, endless):
     url = f"sqlite:///{tmp_path / 'store.db'}"
     settings = make_settings(keys, url, shutdown_s=1, public_workers=1)
@@ -38,7 +44,7 @@ def test_work_that_is_not_done_in_time_goes_back_and_its_client_is_told(keys, tm
         bodies = [BACKTEST | {"window_id": f"w{n}"} for n in range(3)]
         asked = [clients.submit(httpx2.post, f"{served}/backtests", json=body, timeout=PATIENCE_S) for body in bodies]
         assert endless.wait(PATIENCE_S)
-        until(lambda: 'clvlab_jobs{status="queued"} 2.0' in httpx2.get(f"{served}/metrics", timeout=PATIENCE_S).text)
+        until(lambda: accepted(served) == 3)  # a second one may be worked on too, where the first takes long
         took_s = stop()
         answers = [answer.result() for answer in asked]
 

@@ -68,7 +68,7 @@ def test_refusal_says_that_the_same_run_stands_elsewhere_in_a_log(sealed, tmp_pa
 
     with pytest.raises(RunConflictError, match="only the manifests differ, as by a place in a run log"):
         write_run(logged, tmp_path)
-    with pytest.raises(RunConflictError, match="nothing was written$"):
+    with pytest.raises(RunConflictError, match=r"nothing was written$"):
         write_run(replace(sealed, scores=b"{}"), tmp_path)
 
 

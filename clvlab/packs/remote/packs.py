@@ -188,7 +188,7 @@ class RemoteFiles:
         try:
             check_parquet(content)
             return conform(pl.read_parquet(content), schema, name)
-        except (pl.exceptions.PolarsError, *unreadable()) as error:
+        except unreadable() as error:
             raise PackFormatError(f"{name} in {self.bucket.address} can't be read: {error}") from error
 
     def ticks(self, fixtures: Sequence[Fixture] | None) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -140,7 +140,7 @@ def parquet_rows(
                 table.validate(full=True)  # Polars would take invalid bytes of a damaged file for text
                 yield pl.DataFrame(pl.from_arrow(table))
                 line += table.num_rows
-    except (*unreadable(), pl.exceptions.PolarsError) as error:
+    except unreadable() as error:
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SourceError(f"{name}: can't be read to its end as Parquet, from row {line} on: {message}") from error
 

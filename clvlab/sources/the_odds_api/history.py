@@ -122,7 +122,7 @@ def _scan(path: Path) -> pl.LazyFrame:
         check_parquet(path, [*_CHANGES_COLUMNS, *_PRICES])
         rows = pl.scan_parquet(path, glob=False)
         schema = rows.collect_schema()
-    except (pl.exceptions.PolarsError, *unreadable()) as error:
+    except unreadable() as error:
         raise SourceError(f"{path.name}: can't be read as Parquet: {str(error).splitlines()[0]}") from error
     price = next((name for name in _PRICES if name in schema), None)
     missing = [name for name in _CHANGES_COLUMNS if name not in schema]
