@@ -32,7 +32,7 @@ from clvlab.sources.capture.replay import ReplayFeed
 from tests.booked import write_booked
 from tests.commands import clvlab
 from tests.faces import CommandError, Face, parameters
-from tests.length import length
+from tests.length import few, length
 from tests.live import FIXTURE, played
 from tests.service.serving import api
 
@@ -652,6 +652,7 @@ class TestEveryField:
     def test_is_tried_or_has_a_reason_why_it_shapes_no_run(self, face):
         FACES[face].check_listed()
 
+    @few(80)
     @pytest.mark.parametrize(("face", "name"), TRIED)
     @settings(max_examples=length(1, 2))
     @given(data=st.data())

@@ -78,6 +78,7 @@ def test_the_first_notebook_explores_a_market_and_verifies_its_run(opened, reque
     assert requests.external == []
 
 
+@pytest.mark.long
 def test_the_third_notebook_shows_a_proof_and_what_breaks_it(opened, requests, artefacts):
     page = opened("03_verify_a_run.ipynb")
 
@@ -106,6 +107,7 @@ def test_the_third_notebook_shows_a_proof_and_what_breaks_it(opened, requests, a
     assert requests.external == []
 
 
+@pytest.mark.long
 def test_the_eighth_notebook_follows_a_match_and_its_view_says_how_it_ended(opened, requests, artefacts):
     page = opened("08_live_on_paper.ipynb")
 

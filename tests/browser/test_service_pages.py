@@ -10,6 +10,7 @@ from clvlab.arena.seats.requests import SeatAction
 from clvlab.words import seat_power
 from tests.browser.jupyter import WAIT_MS
 from tests.browser.pages import LOOKS, cut_off, follow
+from tests.length import few
 from tests.service import serving
 from tests.service.tokens import ALICE
 
@@ -86,6 +87,7 @@ def addresses(served):
     }  # fmt: skip
 
 
+@few(1)
 @pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_every_page_fits_asks_nobody_else_and_complains_of_nothing(browser, served, artefacts, width, theme):
     for name, path in addresses(served).items():
@@ -105,6 +107,7 @@ def test_every_page_fits_asks_nobody_else_and_complains_of_nothing(browser, serv
         page.close()
 
 
+@few(1)
 @pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_axe_finds_nothing(browser, served, width, theme):
     if find_spec("axe_playwright_python") is None:
