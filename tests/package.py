@@ -1,6 +1,6 @@
 """``python -m tests.package``: wheel and source archive, what is inside, and the demo from the wheel in fresh environments.
 
-On every Python that is there, the evidence must have the same hashes.
+On the oldest and the newest Python, where they are there, the evidence must have the same hashes.
 """
 
 import re
@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PYTHONS = ("python3.11", "python3.12", "python3.13")
+PYTHONS = ("python3.11", "python3.13")
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -77,7 +77,7 @@ def interpreter(name):
 def demo(python, wheel, folder):
     """Give the hashes of the demo's evidence, from an environment that holds the wheel and what it asks for."""
     run(python, "-m", "venv", folder)
-    run(folder / "bin" / "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
+    run(folder / "bin" / "pip", "install", "--quiet", "--no-compile", "--constraint", ROOT / "constraints.txt", wheel)
     said = run(folder / "bin" / "clvlab", "demo", cwd=folder)
     return tuple(HASH.search(line)[0] for line in said.splitlines() if line.lstrip().startswith("evidence hash"))
 
