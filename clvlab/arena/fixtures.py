@@ -13,6 +13,7 @@ from clvlab.errors import PackFormatError, PageError
 from clvlab.law.schema import Schema
 from clvlab.packs.manifest import TICKS_FILE, KickoffKind
 from clvlab.packs.reader import Pack
+from clvlab.packs.rows import unreadable
 
 # Coverage of each market: its sides, number of ticks, first and last time.
 
@@ -49,7 +50,7 @@ def coverage(pack: Pack) -> pl.DataFrame:
             .select(pl.col(name).cast(dtype) for name, dtype in COVERAGE.items())
             .collect(engine="streaming")
         )
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except unreadable() as error:
         raise PackFormatError(f"{str(path)!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
 
 

@@ -78,7 +78,7 @@ def _readable(file: pl.LazyFrame, where: str) -> Iterator[None]:
         if wrong:
             raise PackFormatError(f"{where!r} has wrong dtypes: {'; '.join(wrong)}")
         yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+    except unreadable() as error:
         raise PackFormatError(f"{where!r} can't be read as ticks: {str(error).splitlines()[0]}") from error
 
 

@@ -58,7 +58,7 @@ def time_element(ts_ms: int, text: str) -> Html:
     ('<time datetime="2026-01-02T21:00:00.000Z">2 Jan, 21:00 UTC</time>', 'never')
     """
     if (when := words.utc(ts_ms)) is None:
-        return Html("{}").format(text)
+        return escape_text(text)
     machine = when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return Html('<time datetime="{}">{}</time>').format(machine, text)
 

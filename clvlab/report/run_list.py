@@ -81,16 +81,18 @@ def listed_run(folder: Path, *, verify: bool = False) -> ListedRun:
     from clvlab.runs.run_folder import load, verify_folder
     from clvlab.runs.verdicts import keeper, kept_verdict
     from clvlab.statistics.measures import fixture_sums
+    from clvlab.store.folder import run_files
 
     written = datetime.fromtimestamp(_written_s(folder), UTC)
     verified, record = None, None if verify else kept_verdict(folder)
     try:
-        keep = keeper(folder) if verify else None
-        evidence = (run := Run(load(folder))).evidence
-        found = verify_folder(folder) if verify else None
+        run = Run(load(folder))
+        evidence = run.evidence
+        checked = (keeper(folder, run_files(run.sealed)), verify_folder(folder)) if verify else None
     except (EvidenceError, FileError, UnknownRunError, OSError) as error:
         return ListedRun(folder, folder.name, written, verified=False if verify else None, fault=str(error), record=record)
-    if keep is not None and found is not None:
+    if checked is not None:
+        keep, found = checked
         verified, record = found.passed, keep(found)
     agents = tuple(agent["agent_id"] for agent in evidence.started["agents"])
     rows = run.marked

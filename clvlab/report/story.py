@@ -344,11 +344,8 @@ def _decisions(
             (row["seq"], row["fixture_id"], row["market_key"], row["side"], row["tick_seq"], found.is_whole),
         )
 
-    titles = (
-        ("The {} best decisions", "The {} worst decisions")
-        if worst
-        else ("All {} decisions, the best first" if len(best) > 1 else "The only decision",)
-    )
+    every = "All {} decisions, the best first" if len(best) > 1 else "The only decision"
+    titles = ("The {} best decisions", "The {} worst decisions") if worst else (every,)
     return {
         title.format(len(found)): [panel_of(one, _within(found)) for one in found]
         for title, found in zip(titles, (best, worst), strict=False)

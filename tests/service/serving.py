@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from tests.postgres import PATIENT
 from tests.service.tokens import ALICE, BOB
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, settled
 
 FIXTURE = 90000000
 CONFIG = {"competition_type": "arena", "source_mode": "replay", "market_scope": "all", "roster_size": 3}
@@ -114,8 +114,7 @@ class Api:
 
     def quiet(self):
         """Wait for the jobs of other tests, so that two answers can be compared."""
-        jobs = self.app.state.application.jobs
-        until(lambda: {"queued": 0, "leased": 0}.items() <= jobs.counts().items())
+        settled(self.app.state.application)
 
     def started(self, **options):
         """A competition that was run: its id, and what start answered."""

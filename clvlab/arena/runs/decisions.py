@@ -153,8 +153,7 @@ class RunDecisions:
 
     def sides(self, run_id: str) -> list[tuple[str, str]]:
         """Return each market with each side of a sealed run's decisions, sorted. Blocks while the run is read."""
-        named = self.rows(run_id).select(pl.col("market_key", "side").cast(pl.String)).drop_nulls()
-        return named.unique().sort("market_key", "side").rows()
+        return sorted(self.rows(run_id).select("market_key", "side").drop_nulls().unique().rows())
 
     def evidence_hash(self, run_id: str) -> str:
         """Return the evidence hash recorded at the seal."""

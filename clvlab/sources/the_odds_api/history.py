@@ -157,7 +157,7 @@ def _scan(path: Path) -> pl.LazyFrame:
 def _collect(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:
     try:
         return rows.collect(engine="streaming")
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except unreadable() as error:
         raise SourceError(f"{path.name}: can't be read to its end: {str(error).splitlines()[0]}") from error
 
 
